@@ -139,6 +139,10 @@ fn unseal(
     if start.is_empty() {
         return Err(OpenError::Empty);
     }
+    // Too short to tell, but it is how every age file begins.
+    if AGE_MAGIC.starts_with(&start) && start.len() < AGE_MAGIC.len() {
+        return Err(OpenError::Encrypted(io::ErrorKind::UnexpectedEof.into()));
+    }
     if start.starts_with(ARMOR_MAGIC) {
         return Err(OpenError::Unsupported("it is armored text; decode it with `age -d` first"));
     }
