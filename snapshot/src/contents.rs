@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use crate::crc::Joiner;
+use crate::crc;
 use crate::meta::Meta;
 use crate::page::{self, HEADER_BYTES, Header, LEAF_FLAG};
 use crate::protobuf::{Fields, Value};
@@ -137,7 +137,6 @@ pub(crate) fn census(walk: &mut Walk, ledger: &mut Ledger, meta: &Meta) -> Optio
 /// The sums while the walk goes on.
 struct Census {
     contents: Contents,
-    joiner: Joiner,
     /// The names among "key" and "meta" that came by.
     names: Vec<&'static str>,
     /// The marks of all pairs of `key`, in key order.
@@ -170,7 +169,7 @@ impl Census {
             term: None,
             buckets: Vec::new(),
         };
-        Census { contents, joiner: Joiner::new(), names: Vec::new(), marks: Some(Vec::new()), astray_pages: 0 }
+        Census { contents, names: Vec::new(), marks: Some(Vec::new()), astray_pages: 0 }
     }
 
     /// Goes over the buckets of one leaf of the root.
@@ -250,7 +249,7 @@ impl Census {
     fn leaf(&mut self, findings: &mut Findings, ledger: &Ledger, name: &[u8], leaf: &Record) {
         debug_assert_eq!(leaf.kind, Kind::Leaf);
         let contents = &mut self.contents;
-        contents.status_hash = self.joiner.join(contents.status_hash, leaf.crc, leaf.pair_bytes);
+        contents.status_hash = crc::join(contents.status_hash, leaf.crc, leaf.pair_bytes);
         contents.pairs += u64::from(leaf.count);
         if name != b"key" {
             if leaf.has_buckets {

@@ -5,42 +5,40 @@
 //! matrices for all powers of two are tables here, which makes a join some 30 ns; squaring them anew each time
 //! costs microseconds, and there is one join per page.
 
+use std::sync::LazyLock;
+
 /// The Castagnoli polynomial, reflected.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
-/// A part can be no longer than the widest page that is judged; 2^32 is far beyond it.
-const POWERS: usize = 32;
+/// One per bit of a length.
+const POWERS: usize = u32::BITS as usize;
+
+static POWERS_OF_TWO: LazyLock<Vec<Tables>> = LazyLock::new(powers_of_two);
 
 /// What a run of 2^k zero bytes does to a CRC, as four tables of 256.
 type Tables = [[u32; 256]; 4];
 
-/// Joins CRC-32Cs.
-pub(crate) struct Joiner {
-    powers: Vec<Tables>,
+/// The CRC of the text of `first` followed by the `second_bytes` long text of `second`.
+pub(crate) fn join(first: u32, second: u32, second_bytes: u32) -> u32 {
+    let powers = &*POWERS_OF_TWO;
+    let mut crc = first;
+    let mut rest = second_bytes;
+    while rest != 0 {
+        crc = apply(&powers[rest.trailing_zeros() as usize], crc);
+        rest &= rest - 1;
+    }
+    crc ^ second
 }
 
-impl Joiner {
-    pub(crate) fn new() -> Self {
-        let mut powers = Vec::with_capacity(POWERS);
-        let mut columns = one_zero_byte();
-        for _ in 0..POWERS {
-            let tables = tabulate(&columns);
-            columns = columns.map(|column| apply(&tables, column));
-            powers.push(tables);
-        }
-        Joiner { powers }
+fn powers_of_two() -> Vec<Tables> {
+    let mut powers = Vec::with_capacity(POWERS);
+    let mut columns = one_zero_byte();
+    for _ in 0..POWERS {
+        let tables = tabulate(&columns);
+        columns = columns.map(|column| apply(&tables, column));
+        powers.push(tables);
     }
-
-    /// The CRC of the text of `first` followed by the `second_bytes` long text of `second`.
-    pub(crate) fn join(&self, first: u32, second: u32, second_bytes: u32) -> u32 {
-        let mut crc = first;
-        let mut rest = second_bytes;
-        while rest != 0 {
-            crc = apply(&self.powers[rest.trailing_zeros() as usize], crc);
-            rest &= rest - 1;
-        }
-        crc ^ second
-    }
+    powers
 }
 
 /// The matrix for one zero byte: eight steps of the shift register, for each bit that can be set.
@@ -76,10 +74,9 @@ mod tests {
     #[test]
     fn joined_parts_have_the_crc_of_the_whole() {
         let text: Vec<u8> = (0..70_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-        let joiner = Joiner::new();
         for cut in [0, 1, 17, 4096, 65_535, 65_536, 69_999, 70_000] {
             let (first, second) = text.split_at(cut);
-            let joined = joiner.join(crc32c::crc32c(first), crc32c::crc32c(second), second.len() as u32);
+            let joined = join(crc32c::crc32c(first), crc32c::crc32c(second), second.len() as u32);
             assert_eq!(joined, crc32c::crc32c(&text), "cut at {cut}");
         }
     }

@@ -186,6 +186,10 @@ fn judge_length(
     if surplus_bytes == 0 || surplus_bytes == TRAILER_BYTES as u128 {
         return None;
     }
+    if surplus_bytes < TRAILER_BYTES as u128 {
+        findings.note(format!("only {surplus_bytes} of the 32 bytes of the trailer are there"));
+        return Some(Verdict::Truncated);
+    }
     // bbolt lets its own file grow in steps, so a raw copy may end in pages that were never used.
     if trailer == Trailer::Absent && is_surplus_zero && surplus_bytes.is_multiple_of(u128::from(meta.page_bytes)) {
         return None;
