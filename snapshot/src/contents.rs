@@ -24,8 +24,7 @@ const LIST_CAP: usize = 64;
 const VERSION_CAP_BYTES: usize = 64;
 
 /// What the snapshot contains.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Contents {
     /// The page size of the machine that wrote the database.
     pub page_size_bytes: u32,
@@ -82,7 +81,6 @@ impl Contents {
 
 /// A bucket and how many pairs it has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
 pub struct Bucket {
     /// Its name; what is not text is replaced.
     pub name: String,
@@ -92,7 +90,6 @@ pub struct Bucket {
 
 /// An alarm that a member has raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
 pub struct Alarm {
     /// The member, by its id before any restore.
     pub member_id: u64,
@@ -150,24 +147,7 @@ impl Census {
             page_size_bytes: meta.page_bytes as u32,
             pages: meta.high_water,
             transaction_id: meta.transaction_id,
-            revision: 0,
-            compact_revision: None,
-            scheduled_compact_revision: None,
-            status_hash: 0,
-            pairs: 0,
-            live_keys: None,
-            tombstones: 0,
-            members: 0,
-            leases: 0,
-            auth_users: 0,
-            auth_roles: 0,
-            auth_enabled: false,
-            alarms: Vec::new(),
-            storage_version: None,
-            cluster_version: None,
-            consistent_index: None,
-            term: None,
-            buckets: Vec::new(),
+            ..Contents::default()
         };
         Census { contents, names: Vec::new(), marks: Some(Vec::new()), astray_pages: 0 }
     }
@@ -177,7 +157,7 @@ impl Census {
         if leaf.has_plain_pairs {
             walk.findings.damage(format!("page {} has pairs outside of any bucket", leaf.page));
         }
-        let Some(extent) = ledger.take_kept(leaf.page) else {
+        let Some(extent) = ledger.take_bucket_leaf(leaf.page) else {
             if leaf.count > 0 {
                 walk.findings.lose(format!("page {} should hold buckets, but it holds none", leaf.page));
             }
@@ -204,7 +184,7 @@ impl Census {
             Some(0) => self.inline_bucket(walk, ledger, name, &shown, &value[BUCKET_HEADER_BYTES..]),
             Some(root) => walk.leaves(ledger, root, |findings, leaf| {
                 self.leaf(findings, ledger, name, leaf);
-                if let Some(extent) = ledger.kept(leaf.page) {
+                if let Some(extent) = ledger.details(leaf.page) {
                     self.details(name, extent, leaf.count);
                 } else if has_details(name) {
                     findings.note(format!("bucket {shown:?} is too large for its details to be kept"));

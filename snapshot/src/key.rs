@@ -13,8 +13,10 @@ const INLINE_BYTES: usize = 18;
 /// Stands in the length of a key that lies in the arena.
 const IN_ARENA: u8 = u8::MAX;
 
-/// All long keys and all children of branches, live and stale, may take this much. A child costs about 7 bytes.
-const ARENA_CAP_BYTES: usize = 128 << 20;
+/// All long keys and all children of branches, live and stale, may take this much, and something for each page that
+/// has come by: the number of stale branches grows with the file. A child costs about 7 bytes.
+const ARENA_CAP_BYTES: u64 = 128 << 20;
+const ARENA_CAP_PER_PAGE_BYTES: u64 = 48;
 
 /// A key that was copied out of a page.
 #[derive(Clone, Copy, Debug)]
@@ -63,12 +65,24 @@ impl Key {
 pub(crate) struct ArenaFull;
 
 /// Grows only, up to its cap.
-#[derive(Default)]
 pub(crate) struct Arena {
     bytes: Vec<u8>,
+    cap_bytes: usize,
+}
+
+impl Default for Arena {
+    fn default() -> Self {
+        Arena { bytes: Vec::new(), cap_bytes: ARENA_CAP_BYTES as usize }
+    }
 }
 
 impl Arena {
+    /// Raises the cap to what a file of so many pages may need. Offsets have 32 bits.
+    pub(crate) fn allow_for(&mut self, pages: u64) {
+        let cap_bytes = ARENA_CAP_BYTES.saturating_add(ARENA_CAP_PER_PAGE_BYTES.saturating_mul(pages));
+        self.cap_bytes = cap_bytes.min(u64::from(u32::MAX)) as usize;
+    }
+
     /// Keeps a key for the end of the stream.
     pub(crate) fn keep(&mut self, key: &[u8]) -> Result<Key, ArenaFull> {
         if let Some(key) = Key::inline(key) {
@@ -90,7 +104,7 @@ impl Arena {
     }
 
     fn make_room(&mut self, bytes: usize) -> Result<u32, ArenaFull> {
-        if self.bytes.len() + bytes > ARENA_CAP_BYTES {
+        if self.bytes.len() + bytes > self.cap_bytes {
             return Err(ArenaFull);
         }
         Ok(self.mark())
@@ -247,9 +261,13 @@ mod tests {
 
     #[test]
     fn a_full_arena_refuses_long_keys_and_still_takes_short_ones() {
-        let mut arena = Arena { bytes: vec![0; ARENA_CAP_BYTES] };
+        let mut arena = Arena { bytes: vec![0; 1000], cap_bytes: 1000 };
         assert_eq!(arena.keep(&[0; 19]).unwrap_err(), ArenaFull);
         assert!(arena.keep(&[0; 18]).is_ok());
         assert_eq!(ChildWriter::default().put(&mut arena, b"", 0), Err(ArenaFull));
+        arena.allow_for(1);
+        assert!(arena.keep(&[0; 19]).is_ok());
+        arena.allow_for(u64::MAX);
+        assert_eq!(arena.cap_bytes, u32::MAX as usize);
     }
 }

@@ -13,8 +13,11 @@ use crate::schema::{self, SchemaFault};
 /// Live keys are counted up to this many pairs, stale ones included: 8 bytes each here, and 12 more at the end.
 pub(crate) const MARKS_CAP: usize = 4 << 20;
 
-/// Pages whose content is needed at the end: the root's leaves and the small buckets.
-const KEPT_CAP_BYTES: usize = 32 << 20;
+/// Leaves that may turn out to be the root's. The root page itself is always kept.
+const BUCKET_LEAVES_CAP_BYTES: usize = 32 << 20;
+
+/// Leaves of small buckets, stale ones included; without them only details are unknown.
+const DETAIL_LEAVES_CAP_BYTES: usize = 8 << 20;
 
 /// Widest run of pages that is looked at as one page. etcd refuses requests above 1.5 MiB unless told otherwise, and a
 /// leaf holds at most a few values of that size.
@@ -93,10 +96,23 @@ impl Record {
     }
 }
 
-/// A page whose content is kept for the end.
-struct Kept {
-    extent: Box<[u8]>,
-    is_bucket_leaf: bool,
+/// Pages whose content is kept for the end.
+#[derive(Default)]
+struct KeptPages {
+    extents: BTreeMap<u32, Box<[u8]>>,
+    bytes: usize,
+}
+
+impl KeptPages {
+    /// Keeps a page, if it does not go beyond the cap.
+    fn keep(&mut self, page: u32, extent: &[u8], cap_bytes: usize) -> Result<(), ArenaFull> {
+        if self.bytes + extent.len() > cap_bytes {
+            return Err(ArenaFull);
+        }
+        self.bytes += extent.len();
+        self.extents.insert(page, extent.into());
+        Ok(())
+    }
 }
 
 /// The persisted free list.
@@ -115,8 +131,8 @@ pub(crate) struct Ledger {
     pub(crate) arena: Arena,
     pub(crate) free_list: Option<FreeList>,
     marks: Vec<u64>,
-    kept: BTreeMap<u32, Kept>,
-    kept_bytes: usize,
+    bucket_leaves: KeptPages,
+    detail_leaves: KeptPages,
     root_page: u64,
     is_root_a_seen_leaf: bool,
     work_bytes: u64,
@@ -129,8 +145,8 @@ impl Ledger {
             arena: Arena::default(),
             free_list: free_list_page.map(|_| FreeList::Missing),
             marks: Vec::new(),
-            kept: BTreeMap::new(),
-            kept_bytes: 0,
+            bucket_leaves: KeptPages::default(),
+            detail_leaves: KeptPages::default(),
             root_page,
             is_root_a_seen_leaf: false,
             work_bytes: 0,
@@ -144,6 +160,7 @@ impl Ledger {
 
     /// Looks at a page whose bytes are complete, overflow included. `bytes_seen` is how much of the stream has passed.
     pub(crate) fn judge(&mut self, page: u32, header: page::Header, extent: &[u8], bytes_seen: u64) {
+        self.arena.allow_for(u64::from(page));
         if header.overflow > 0 {
             self.work_bytes += extent.len() as u64;
             if self.work_bytes > WORK_FREE_BYTES + WORK_PER_BYTE * bytes_seen {
@@ -250,35 +267,32 @@ impl Ledger {
     /// A busy database is full of stale copies of its root: once the root itself has come by as a leaf, no other leaf of
     /// buckets can be part of the tree.
     fn keep_if_needed(&mut self, leaf: &Record, extent: &[u8]) -> Result<(), ArenaFull> {
-        let is_root = u64::from(leaf.page) == self.root_page;
-        if is_root && !self.is_root_a_seen_leaf {
+        if u64::from(leaf.page) == self.root_page {
             self.is_root_a_seen_leaf = true;
-            self.kept.retain(|_, kept| !kept.is_bucket_leaf);
-            self.kept_bytes = self.kept.values().map(|kept| kept.extent.len()).sum();
+            self.bucket_leaves = KeptPages::default();
+            return self.bucket_leaves.keep(leaf.page, extent, usize::MAX);
         }
-        let is_bucket_leaf = is_root || (leaf.has_buckets && !self.is_root_a_seen_leaf);
+        if leaf.has_buckets {
+            let is_out = self.is_root_a_seen_leaf;
+            return if is_out { Ok(()) } else { self.bucket_leaves.keep(leaf.page, extent, BUCKET_LEAVES_CAP_BYTES) };
+        }
         // Members, alarms and the like have keys of other lengths than revisions (17, 18) and leases (8).
         let first_len = leaf.first.get(&self.arena).len();
-        let is_detail = !leaf.has_buckets && leaf.overflow == 0 && leaf.count > 0 && !matches!(first_len, 8 | 17 | 18);
-        if !is_bucket_leaf && !is_detail {
-            return Ok(());
+        if leaf.overflow == 0 && leaf.count > 0 && !matches!(first_len, 8 | 17 | 18) {
+            // The census says so if it misses one.
+            let _ = self.detail_leaves.keep(leaf.page, extent, DETAIL_LEAVES_CAP_BYTES);
         }
-        if self.kept_bytes + extent.len() > KEPT_CAP_BYTES {
-            return if is_bucket_leaf { Err(ArenaFull) } else { Ok(()) };
-        }
-        self.kept_bytes += extent.len();
-        self.kept.insert(leaf.page, Kept { extent: extent.into(), is_bucket_leaf });
         Ok(())
     }
 
-    /// The content of a leaf, if it was kept.
-    pub(crate) fn kept(&self, page: u32) -> Option<&[u8]> {
-        self.kept.get(&page).map(|kept| &*kept.extent)
+    /// The content of a leaf of a small bucket, if it was kept.
+    pub(crate) fn details(&self, page: u32) -> Option<&[u8]> {
+        self.detail_leaves.extents.get(&page).map(|extent| &**extent)
     }
 
-    /// Takes the content of a leaf out, so that the ledger can be written to while it is read.
-    pub(crate) fn take_kept(&mut self, page: u32) -> Option<Box<[u8]>> {
-        self.kept.remove(&page).map(|kept| kept.extent)
+    /// Takes the content of a leaf of the root out, so that the ledger can be written to while it is read.
+    pub(crate) fn take_bucket_leaf(&mut self, page: u32) -> Option<Box<[u8]>> {
+        self.bucket_leaves.extents.remove(&page)
     }
 
     /// The marks of a leaf's pairs, in key order, if all of them have one.
@@ -342,8 +356,73 @@ impl Run {
 mod tests {
     use super::*;
 
+    const ROOT: u32 = 9;
+
+    fn ledger() -> Ledger {
+        Ledger::new(u64::from(ROOT), None)
+    }
+
+    /// One pair whose key and value follow the table of one element.
+    fn leaf_extent(flag: u32, key: &[u8], extent_bytes: usize) -> Vec<u8> {
+        let mut extent = vec![0; extent_bytes];
+        extent[8] = LEAF_FLAG as u8;
+        extent[10] = 1;
+        for (at, field) in [(16, flag), (20, 16), (24, key.len() as u32), (28, 0)] {
+            extent[at..at + 4].copy_from_slice(&field.to_le_bytes());
+        }
+        extent[32..32 + key.len()].copy_from_slice(key);
+        extent
+    }
+
+    fn judge(ledger: &mut Ledger, page: u32, extent: &[u8]) -> Record {
+        let header = page::Header::read(extent).unwrap();
+        ledger.judge(page, header, extent, u64::MAX / 32);
+        *ledger.records.last().unwrap()
+    }
+
     #[test]
     fn a_record_stays_small() {
         assert!(size_of::<Record>() <= 72, "{} bytes", size_of::<Record>());
+    }
+
+    #[test]
+    fn beyond_the_cap_a_leaf_has_no_marks() {
+        let extent = leaf_extent(0, b"\0\0\0\0\0\0\0\x02_\0\0\0\0\0\0\0\0", 64);
+        let mut ledger = ledger();
+        ledger.marks = vec![0; MARKS_CAP - 1];
+        let last = judge(&mut ledger, 2, &extent);
+        assert_eq!(ledger.marks(&last).unwrap().len(), 1);
+        let beyond = judge(&mut ledger, 3, &extent);
+        assert_eq!(beyond.fault, None);
+        assert_eq!(ledger.marks(&beyond), None);
+    }
+
+    #[test]
+    fn stale_copies_of_the_root_are_forgotten_when_the_root_comes_by() {
+        let extent = leaf_extent(1, b"key", 4096);
+        let mut ledger = ledger();
+        judge(&mut ledger, 3, &extent);
+        judge(&mut ledger, ROOT, &extent);
+        judge(&mut ledger, 10, &extent);
+        assert!(ledger.take_bucket_leaf(3).is_none() && ledger.take_bucket_leaf(10).is_none());
+        assert!(ledger.take_bucket_leaf(ROOT).is_some());
+    }
+
+    #[test]
+    fn a_leaf_of_buckets_beyond_the_cap_is_unjudged_and_the_root_is_not() {
+        let extent = leaf_extent(1, b"key", 20 << 20);
+        let mut ledger = ledger();
+        assert_eq!(judge(&mut ledger, 2, &extent).kind, Kind::Leaf);
+        assert_eq!(judge(&mut ledger, 3, &extent).kind, Kind::Unjudged);
+        assert_eq!(judge(&mut ledger, ROOT, &extent).kind, Kind::Leaf);
+    }
+
+    #[test]
+    fn details_beyond_the_cap_are_left_out() {
+        let extent = leaf_extent(0, b"member", 5 << 20);
+        let mut ledger = ledger();
+        assert_eq!(judge(&mut ledger, 2, &extent).kind, Kind::Leaf);
+        assert_eq!(judge(&mut ledger, 3, &extent).kind, Kind::Leaf);
+        assert!(ledger.details(2).is_some() && ledger.details(3).is_none());
     }
 }

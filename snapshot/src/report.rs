@@ -80,7 +80,6 @@ impl fmt::Display for Verdict {
 
 /// Everything that one pass over the file has shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Report {
     /// The length of the whole file, trailer included.
     pub bytes: u64,

@@ -422,6 +422,46 @@ fn a_root_of_two_leaves_is_read_whole() {
     assert_eq!(report.contents.unwrap().status_hash, crc32c::crc32c(&expected));
 }
 
+/// As above, but the leaves come by before the root, next to a stale one.
+#[test]
+fn a_root_that_comes_after_its_leaves_is_read_whole() {
+    let mut bytes = database(PAGE, 8, 6);
+    let fields = MetaFields { page_bytes: PAGE, root: 7, free_list: NO_FREE_LIST, high_water: 8, transaction_id: 9 };
+    write_meta(page_of(&mut bytes, 0), 0, fields);
+    write_leaf(page_of(&mut bytes, 4), 4, 0, &[(b"key", &bucket_at(6), true)]);
+    write_leaf(page_of(&mut bytes, 5), 5, 0, &[(b"meta", &empty_bucket(), true)]);
+    write_leaf(page_of(&mut bytes, 6), 6, 0, &[(&revision(2), &key_value(b"k", 2, b"v"), false)]);
+    write_branch(page_of(&mut bytes, 7), 7, 0, &[(b"key", 4), (b"meta", 5)]);
+    let report = check_sealed(bytes);
+    assert!(report.is_proven(), "{report:?}");
+    assert_eq!(report.contents.unwrap().live_keys, Some(1));
+}
+
+/// What etcd 3.6 writes into `meta`, and a compaction under way.
+#[test]
+fn versions_index_and_compactions_are_read_from_the_meta_bucket() {
+    let meta = inline_bucket(&[
+        (b"consistent_index", &77u64.to_be_bytes()),
+        (b"finishedCompactRev", &revision(5)),
+        (b"scheduledCompactRev", &revision(9)),
+        (b"storageVersion", b"3.6.0"),
+        (b"term", &3u64.to_be_bytes()),
+    ]);
+    let cluster = inline_bucket(&[(b"clusterVersion", b"3.6.0")]);
+    let mut bytes = small();
+    let buckets: [(&[u8], &[u8], bool); 3] =
+        [(b"cluster", &cluster, true), (b"key", &bucket_at(3), true), (b"meta", &meta, true)];
+    write_leaf(page_of(&mut bytes, 2), 2, 0, &buckets);
+    let report = check_sealed(bytes);
+    assert!(report.is_proven(), "{report:?}");
+    let contents = report.contents.unwrap();
+    assert_eq!((contents.consistent_index, contents.term), (Some(77), Some(3)));
+    assert_eq!((contents.compact_revision, contents.scheduled_compact_revision), (Some(5), Some(9)));
+    assert_eq!((contents.revision, contents.restored_revision()), (4, 9));
+    assert_eq!(contents.storage_version.as_deref(), Some("3.6.0"));
+    assert_eq!(contents.cluster_version.as_deref(), Some("3.6.0"));
+}
+
 /// A bucket that is too large to be inline: its details are read from its own page.
 #[test]
 fn alarms_on_a_page_of_their_own_are_read() {

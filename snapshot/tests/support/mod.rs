@@ -164,6 +164,15 @@ pub fn empty_bucket() -> Vec<u8> {
     value
 }
 
+/// The value of an inline bucket with these pairs.
+pub fn inline_bucket(pairs: &[(&[u8], &[u8])]) -> Vec<u8> {
+    let content_bytes: usize = pairs.iter().map(|(key, value)| 16 + key.len() + value.len()).sum();
+    let mut value = vec![0; 16 + 16 + content_bytes];
+    let pairs: Vec<_> = pairs.iter().map(|(key, value)| (*key, *value, false)).collect();
+    write_leaf(&mut value[16..], 0, 0, &pairs);
+    value
+}
+
 /// A database of empty pages whose root, page 2, holds the buckets `key` (at `key_root`) and `meta` (empty).
 pub fn database(page_bytes: usize, pages: u64, key_root: u64) -> Vec<u8> {
     let mut bytes = vec![0; page_bytes * pages as usize];
