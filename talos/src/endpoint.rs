@@ -148,7 +148,7 @@ fn normal_host(host: &str) -> Option<String> {
     }
     // A trailing dot is right for DNS and wrong for a certificate.
     let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-    ServerName::try_from(host.as_str()).is_ok().then_some(host)
+    (!host.ends_with('.') && ServerName::try_from(host.as_str()).is_ok()).then_some(host)
 }
 
 #[cfg(test)]
@@ -201,6 +201,7 @@ mod tests {
             ("ho st", "one host"),
             ("under score:x", "one host"),
             ("-bad-", "neither"),
+            ("dots..", "neither"),
         ] {
             let shown = shown(text);
             assert!(shown.starts_with("error: ") && shown.contains(why), "{text}: {shown}");

@@ -236,9 +236,10 @@ impl TalosError {
             }
             Self::Connection { reason, .. } => reason.hint().map(str::to_owned),
             Self::Status { call, code, message } => status_hint(call, *code, message),
-            Self::NoAnswer { .. } | Self::NoFirstByte { .. } => {
-                Some("calls hang while etcd on that node is down: look at `talosctl service etcd`, or name another node".to_owned())
-            }
+            Self::NoAnswer { .. } | Self::NoFirstByte { .. } => Some(
+                "calls hang while etcd on that node is down: look at `talosctl service etcd`, or name another node"
+                    .to_owned(),
+            ),
             Self::Stalled { .. } | Self::OnlyEmptyMessages { .. } => {
                 Some("the node or the network stopped in the middle; try again, or name another node".to_owned())
             }
@@ -260,7 +261,9 @@ fn status_hint(call: &Call, code: Code, message: &str) -> Option<String> {
         Code::Unimplemented if message.contains(NOT_A_CONTROL_PLANE) => {
             "that node is a worker and has no etcd; use a control-plane node".to_owned()
         }
-        Code::Unimplemented if message.contains(NO_MACHINE_TYPE) => "that node has no machine configuration yet".to_owned(),
+        Code::Unimplemented if message.contains(NO_MACHINE_TYPE) => {
+            "that node has no machine configuration yet".to_owned()
+        }
         Code::Unimplemented => "this version of Talos does not have the call".to_owned(),
         Code::Internal if message.contains("invalid target") => {
             "a node is an IP address or a name, without port and brackets".to_owned()
@@ -314,7 +317,8 @@ mod tests {
         let blank = status("EtcdStatus", Code::Unimplemented, "machine type is not set, cannot use etcd status API");
         assert!(!blank.is_not_allowed());
 
-        let old = status("EtcdStatus", Code::Unimplemented, "unknown method EtcdStatus for service machine.MachineService");
+        let old =
+            status("EtcdStatus", Code::Unimplemented, "unknown method EtcdStatus for service machine.MachineService");
         assert!(old.is_not_allowed() && old.hint().unwrap().contains("version"));
     }
 

@@ -21,9 +21,11 @@ pub use connect::{ConnectReason, EndpointFailure};
 pub use endpoint::{DEFAULT_PORT, Endpoint, EndpointError};
 pub use error::{Call, TalosError};
 pub use node::{Node, NodeError};
-pub use questions::{
-    Alarm, AlarmKind, Answer, Member, MemberId, MemberSource, MemberStatus, Questions, Version,
-};
+pub use questions::{Alarm, AlarmKind, Answer, Member, MemberId, MemberSource, MemberStatus, Questions, Version};
 pub use snapshot::{Deadlines, SnapshotSource, SnapshotStream};
 /// The codes of gRPC, which [`TalosError`] reports.
 pub use tonic::Code;
+
+#[cfg(test)]
+#[path = "../tests/pki/mod.rs"]
+mod pki;

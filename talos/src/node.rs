@@ -26,7 +26,9 @@ pub struct NodeError {
 impl NodeError {
     /// How to write it, where that is known.
     pub fn hint(&self) -> Option<String> {
-        self.right.as_ref().map(|right| format!("write `{right}`: the port of a node is always 50000, only endpoints have one"))
+        self.right
+            .as_ref()
+            .map(|right| format!("write `{right}`: the port of a node is always 50000, only endpoints have one"))
     }
 }
 
@@ -59,9 +61,8 @@ impl FromStr for Node {
 
     fn from_str(text: &str) -> Result<Self, NodeError> {
         let text = text.trim();
-        let refuse = |why, right: Option<&str>| {
-            Err(NodeError { text: text.to_owned(), why, right: right.map(str::to_owned) })
-        };
+        let refuse =
+            |why, right: Option<&str>| Err(NodeError { text: text.to_owned(), why, right: right.map(str::to_owned) });
         if let Ok(address) = text.parse::<IpAddr>() {
             return Ok(address.into());
         }
@@ -98,7 +99,9 @@ mod tests {
 
     #[test]
     fn addresses_and_names_are_nodes() {
-        for (text, shown) in [("10.0.0.1", "10.0.0.1"), ("fd00:0::1", "fd00::1"), ("cp-1", "cp-1"), (" cp_1.lan ", "cp_1.lan")] {
+        for (text, shown) in
+            [("10.0.0.1", "10.0.0.1"), ("fd00:0::1", "fd00::1"), ("cp-1", "cp-1"), (" cp_1.lan ", "cp_1.lan")]
+        {
             assert_eq!(text.parse::<Node>().unwrap().as_str(), shown);
         }
     }

@@ -175,14 +175,19 @@ impl Questions {
 
     /// How etcd is on that node. Hangs, and so runs into its deadline, while etcd is down.
     pub async fn etcd_status(&self, node: Option<&Node>) -> Result<Answer<MemberStatus>, TalosError> {
-        let send = |mut client: MachineServiceClient<Channel>, request| async move { client.etcd_status(request).await };
+        let send =
+            |mut client: MachineServiceClient<Channel>, request| async move { client.etcd_status(request).await };
         let reply = self.ask("EtcdStatus", node, (), send).await?;
         self.answer("EtcdStatus", node, reply.map(|r| r.messages), |m| m.metadata.as_ref())
             .map(|a| a.map(|m| to_status(m.member_status.unwrap_or_default())))
     }
 
     /// The members of the cluster.
-    pub async fn member_list(&self, node: Option<&Node>, asked: MemberSource) -> Result<Answer<Vec<Member>>, TalosError> {
+    pub async fn member_list(
+        &self,
+        node: Option<&Node>,
+        asked: MemberSource,
+    ) -> Result<Answer<Vec<Member>>, TalosError> {
         let query = machine::EtcdMemberListRequest { query_local: asked == MemberSource::ThatNode };
         let send =
             |mut client: MachineServiceClient<Channel>, request| async move { client.etcd_member_list(request).await };
@@ -220,7 +225,9 @@ impl Questions {
         match tokio::time::timeout(self.timeout, send(self.client.clone(), request)).await {
             Ok(Ok(reply)) => Ok(Answer::Known(reply.into_inner())),
             Ok(Err(status)) => match TalosError::from_status(self.call(method, node), &status) {
-                error if error.is_not_allowed() => Ok(Answer::NotAllowed(format!("{:?}: {}", status.code(), status.message()))),
+                error if error.is_not_allowed() => {
+                    Ok(Answer::NotAllowed(format!("{:?}: {}", status.code(), status.message())))
+                }
                 error => Err(error),
             },
             Err(_) => Err(TalosError::NoAnswer { call: self.call(method, node), waited: self.timeout }),

@@ -76,12 +76,8 @@ impl SnapshotSource {
     /// Starts a snapshot on that node, or on the endpoint itself. Dropping the stream ends it on the node too.
     pub async fn snapshot(&self, node: Option<&Node>, deadlines: Deadlines) -> Result<SnapshotStream, TalosError> {
         let first_byte_by = Instant::now() + deadlines.first_byte;
-        let call = Call {
-            method: METHOD,
-            endpoint: self.endpoint().clone(),
-            node: node.cloned(),
-            received_bytes: None,
-        };
+        let call =
+            Call { method: METHOD, endpoint: self.endpoint().clone(), node: node.cloned(), received_bytes: None };
         let mut client = client(self.channel.clone());
         let started = client.etcd_snapshot(request(EtcdSnapshotRequest {}, node));
         match tokio::time::timeout_at(first_byte_by, started).await {

@@ -152,7 +152,8 @@ fn own_complaints(status: &MemberStatus) -> Vec<String> {
         complaints.push(LEARNER.to_owned());
     }
     if status.leader.is_none() {
-        complaints.push("the member knows no leader: the cluster has lost its quorum, or the member is cut off".to_owned());
+        complaints
+            .push("the member knows no leader: the cluster has lost its quorum, or the member is cut off".to_owned());
     }
     if !status.errors.is_empty() {
         complaints.push(format!("etcd reports: {}", status.errors.join("; ")));
@@ -238,7 +239,9 @@ fn facts(member: Option<&Member>, status: Option<&MemberStatus>, observed: &Obse
 }
 
 fn alarm_warnings(alarms: &[Alarm]) -> impl Iterator<Item = String> {
-    alarms.iter().map(|Alarm { member_id: MemberId(id), kind }| format!("etcd member {id:016x} has raised the {kind} alarm"))
+    alarms
+        .iter()
+        .map(|Alarm { member_id: MemberId(id), kind }| format!("etcd member {id:016x} has raised the {kind} alarm"))
 }
 
 fn named(member: &Member) -> String {

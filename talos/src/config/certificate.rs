@@ -13,11 +13,9 @@ use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 /// Roles of which one is enough to take a snapshot.
 pub const SNAPSHOT_ROLES: [&str; 3] = ["os:etcd:backup", "os:operator", "os:admin"];
 
-/// Below this many days a long-lived client certificate is worth a warning.
-const WARN_DAYS: i64 = 14;
-
-/// Talos renews a service account's six-hour certificate in its last hour; less than this means that it does not.
-const WARN_SHORT_LIVED: TimeDelta = TimeDelta::minutes(30);
+/// A warning comes when less than a tenth of the lifetime is left, and at most this long before the end. For the six-hour
+/// certificate of a service account, which Talos renews in its last hour, a tenth means that it was not renewed.
+const WARN_AHEAD_MAX: TimeDelta = TimeDelta::days(14);
 
 /// Talos stamps certificates without backdating, so a clock that is slightly behind sees them in its future.
 const CLOCK_TOLERANCE: TimeDelta = TimeDelta::minutes(5);
@@ -90,11 +88,16 @@ impl CertificateProblem {
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {
-            Self::Expired { .. } => "issue a new one with `talosctl config new --roles os:etcd:backup <file>` from an admin talosconfig, \
+            Self::Expired { .. } => {
+                "issue a new one with `talosctl config new --roles os:etcd:backup <file>` from an admin talosconfig, \
                 or let the Talos service account renew its secret; check this machine's clock too"
-                .to_owned(),
+                    .to_owned()
+            }
             Self::NotYetValid { .. } => "check this machine's clock".to_owned(),
-            Self::KeyUsage { .. } => "issue it with `talosctl config new`, or set the usages of your own issuer to `client auth` only".to_owned(),
+            Self::KeyUsage { .. } => {
+                "issue it with `talosctl config new`, or set the usages of your own issuer to `client auth` only"
+                    .to_owned()
+            }
             Self::Unreadable => "copy the `crt` of the talosconfig again".to_owned(),
         }
     }
@@ -105,7 +108,10 @@ fn shown(time: &DateTime<Utc>) -> String {
 }
 
 /// Checks the leaf as a Talos node would.
-pub(crate) fn check_client(leaf: &CertificateDer<'_>, now: DateTime<Utc>) -> Result<ClientCertificate, CertificateProblem> {
+pub(crate) fn check_client(
+    leaf: &CertificateDer<'_>,
+    now: DateTime<Utc>,
+) -> Result<ClientCertificate, CertificateProblem> {
     let (_, certificate) = X509Certificate::from_der(leaf).map_err(|_| CertificateProblem::Unreadable)?;
     let time = |seconds| DateTime::from_timestamp(seconds, 0).ok_or(CertificateProblem::Unreadable);
     let not_before = time(certificate.validity().not_before.timestamp())?;
@@ -133,20 +139,21 @@ pub(crate) fn check_client(leaf: &CertificateDer<'_>, now: DateTime<Utc>) -> Res
     warnings.extend(expiry_warning(left, not_after - not_before, &not_after));
     if !roles.iter().any(|role| SNAPSHOT_ROLES.contains(&role.as_str())) {
         let has = if roles.is_empty() { "no role".to_owned() } else { format!("only {}", roles.join(", ")) };
-        warnings.push(format!("the client certificate has {has}; a snapshot needs one of {}", SNAPSHOT_ROLES.join(", ")));
+        warnings
+            .push(format!("the client certificate has {has}; a snapshot needs one of {}", SNAPSHOT_ROLES.join(", ")));
     }
     Ok(ClientCertificate { roles, not_before, not_after, days_left: left.num_days(), warnings })
 }
 
 fn expiry_warning(left: TimeDelta, lifetime: TimeDelta, not_after: &DateTime<Utc>) -> Option<String> {
-    if lifetime > TimeDelta::days(2 * WARN_DAYS) {
-        return (left < TimeDelta::days(WARN_DAYS)).then(|| {
-            format!("the client certificate expires on {}, in {} days; renew it", shown(not_after), left.num_days())
-        });
+    if left >= WARN_AHEAD_MAX.min(lifetime / 10) {
+        return None;
     }
-    (left < WARN_SHORT_LIVED).then(|| {
-        format!("the client certificate expires at {} and has not been renewed yet", shown(not_after))
-    })
+    let left = match left.num_days() {
+        0 => format!("{} minutes", left.num_minutes()),
+        days => format!("{days} days"),
+    };
+    Some(format!("the client certificate expires on {}, in {left}; renew it", shown(not_after)))
 }
 
 fn key_usages(certificate: &X509Certificate<'_>) -> Result<Vec<String>, CertificateProblem> {

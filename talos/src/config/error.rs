@@ -81,7 +81,9 @@ pub enum ConfigError {
         why: String,
     },
     /// A certificate authority in X.509 version 1, which the TLS library does not accept.
-    #[error("the CA `{subject}` in `ca` of context `{context}` in {origin} is an X.509 v1 certificate, which is not supported")]
+    #[error(
+        "the CA `{subject}` in `ca` of context `{context}` in {origin} is an X.509 v1 certificate, which is not supported"
+    )]
     CaVersion1 {
         /// Which file.
         origin: String,
@@ -131,7 +133,9 @@ pub enum ConfigError {
         context: String,
     },
     /// The context has no `ca` and this machine has no roots either.
-    #[error("context `{context}` in {origin} has no `ca`, and the system's certificate authorities cannot be used: {why}")]
+    #[error(
+        "context `{context}` in {origin} has no `ca`, and the system's certificate authorities cannot be used: {why}"
+    )]
     SystemRoots {
         /// Which file.
         origin: String,

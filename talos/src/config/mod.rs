@@ -205,12 +205,14 @@ impl Context {
             })?;
         }
         let endpoints = wire.endpoints.iter().flatten().chain(&wire.target).filter(|text| !text.trim().is_empty());
-        let endpoints: Vec<Endpoint> = endpoints.map(|text| text.parse()).collect::<Result<_, _>>().map_err(|source| {
-            ConfigError::Endpoint { origin: origin.to_owned(), context: name.to_owned(), source }
-        })?;
+        let endpoints: Vec<Endpoint> = endpoints
+            .map(|text| text.parse())
+            .collect::<Result<_, _>>()
+            .map_err(|source| ConfigError::Endpoint { origin: origin.to_owned(), context: name.to_owned(), source })?;
         let mut warnings = Vec::new();
         if wire.proxy_url.as_ref().is_some_and(|url| !url.is_empty()) {
-            warnings.push(format!("`proxy-url` of context `{name}` is not used: connections to Talos are always direct"));
+            warnings
+                .push(format!("`proxy-url` of context `{name}` is not used: connections to Talos are always direct"));
         }
         let nodes = wire.nodes.clone().unwrap_or_default();
         Ok(Self { origin: origin.to_owned(), name: name.to_owned(), endpoints, nodes, ca, certificates, key, warnings })

@@ -76,7 +76,9 @@ pub(crate) fn private_key(field: &str) -> Result<PrivateKey, String> {
             "RSA PRIVATE KEY" => KeyForm::Pkcs1,
             // OpenSSL writes the curve in a section of its own before the key.
             "EC PARAMETERS" => continue,
-            "ENCRYPTED PRIVATE KEY" => return Err("the key is encrypted; Talos writes keys without a password".to_owned()),
+            "ENCRYPTED PRIVATE KEY" => {
+                return Err("the key is encrypted; Talos writes keys without a password".to_owned());
+            }
             _ => {
                 other = Some(section.label);
                 continue;
@@ -153,7 +155,8 @@ mod tests {
     // PKCS#8 of version 1 carries no public key; that is how Go writes Ed25519 keys, rcgen writes version 2.
     #[test]
     fn b19_pkcs8_without_a_public_key_loads() {
-        let mut der = vec![0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
+        let mut der =
+            vec![0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
         der.extend_from_slice(&[7; 32]);
         private_key(&field("ED25519 PRIVATE KEY", &der)).unwrap();
     }

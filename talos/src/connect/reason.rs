@@ -222,6 +222,8 @@ fn from_alert(alert: AlertDescription) -> ConnectReason {
         AlertDescription::CertificateUnknown => "certificate unknown",
         AlertDescription::AccessDenied => "access denied",
         AlertDescription::CertificateRequired => "the server wants one and got none",
+        // CAs of different clusters often share their subject; then the signature is what does not fit.
+        AlertDescription::DecryptError => "its signature does not fit the CA that the server trusts",
         AlertDescription::NoApplicationProtocol => return ConnectReason::NotHttp2,
         other => return ConnectReason::Other(format!("the server ended the TLS handshake with the alert {other:?}")),
     };
@@ -256,6 +258,7 @@ fn from_text(text: &str) -> Option<ConnectReason> {
         AlertDescription::CertificateUnknown,
         AlertDescription::AccessDenied,
         AlertDescription::CertificateRequired,
+        AlertDescription::DecryptError,
     ];
     named.into_iter().find(|known| alert.starts_with(&format!("{known:?}"))).map(from_alert)
 }
@@ -282,12 +285,11 @@ mod tests {
             dug(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)),
             ConnectReason::UnknownServerIssuer
         );
-        assert!(matches!(dug(alert.clone()), ConnectReason::ClientCertificateRefused(words) if words.contains("expired")));
+        assert!(
+            matches!(dug(alert.clone()), ConnectReason::ClientCertificateRefused(words) if words.contains("expired"))
+        );
         assert!(matches!(dug(io::Error::other(alert)), ConnectReason::ClientCertificateRefused(_)));
-        assert!(matches!(
-            dug(io::Error::new(io::ErrorKind::ConnectionRefused, "wrapped")),
-            ConnectReason::Refused
-        ));
+        assert!(matches!(dug(io::Error::new(io::ErrorKind::ConnectionRefused, "wrapped")), ConnectReason::Refused));
         assert_eq!(dug("something new"), ConnectReason::Other("something new".to_owned()));
     }
 
