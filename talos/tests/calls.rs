@@ -186,13 +186,16 @@ async fn b03_a_status_in_the_middle_fails_with_its_own_name() {
 }
 
 #[tokio::test]
-async fn b03_a_connection_cut_in_the_middle_fails() {
-    let pki = Pki::new();
-    let running = start(&pki, snapshot(vec![Step::Data(vec![1; 4 << 20])])).await;
-    let cut = proxy(running.address, 1 << 20, Then::Cut).await;
-    let client = Client::connect(&context(&pki, &[cut.to_string()]), &options()).await.unwrap();
-    let error = take(&client.snapshot_source(), Deadlines::default()).await.unwrap_err();
-    assert!(matches!(error, TalosError::Connection { .. }) && error.is_retryable(), "{error:?}");
+async fn b03_a_connection_cut_in_the_middle_fails_and_is_named() {
+    for then in [Then::Close, Then::Reset] {
+        let pki = Pki::new();
+        let running = start(&pki, snapshot(vec![Step::Data(vec![1; 4 << 20])])).await;
+        let cut = proxy(running.address, 1 << 20, then).await;
+        let client = Client::connect(&context(&pki, &[cut.to_string()]), &options()).await.unwrap();
+        let error = take(&client.snapshot_source(), Deadlines::default()).await.unwrap_err();
+        assert!(matches!(error, TalosError::Connection { reason: ConnectReason::Reset, .. }), "{then:?}: {error}");
+        assert!(error.is_retryable() && error.to_string().contains(" after "), "{error}");
+    }
 }
 
 #[tokio::test]
@@ -243,7 +246,7 @@ async fn b22_a_snapshot_that_the_role_does_not_allow_names_the_role() {
 async fn a_channel_connects_again_by_itself_after_a_cut() {
     let pki = Pki::new();
     let running = start(&pki, Script { snapshot: vec![Step::Data(vec![1; 4 << 20])], ..cluster() }).await;
-    let cut = proxy(running.address, 1 << 20, Then::Cut).await;
+    let cut = proxy(running.address, 1 << 20, Then::Close).await;
     let client = Client::connect(&context(&pki, &[cut.to_string()]), &options()).await.unwrap();
     take(&client.snapshot_source(), Deadlines::default()).await.unwrap_err();
     // The proxy is gone now, so connecting again has a reason that can be named.

@@ -1,5 +1,7 @@
 //! The decision by table, without any node.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::questions::AlarmKind;
 
@@ -213,4 +215,36 @@ fn a_node_named_by_hand_is_taken_with_its_defects_told() {
     let choice = decide::explicit(&node(2), Err("denied".to_owned()), members, Err("denied".to_owned()));
     assert_eq!((choice.facts.name.as_deref(), choice.facts.alarms), (Some("cp-2"), None));
     assert!(choice.warnings[0].contains("not known: denied"), "{:?}", choice.warnings);
+}
+
+proptest! {
+    #[test]
+    fn a_learner_or_a_leaderless_member_is_never_chosen_over_a_sound_one(
+        states in prop::collection::vec((any::<bool>(), any::<bool>(), 0_u64..3, 0_u64..3_000, any::<bool>()), 0..6),
+    ) {
+        let statuses: Vec<Observation> = (1..).zip(&states).map(|(number, &(learner, leaderless, term, applied, silent))| {
+            let mut status = status(number);
+            status.is_learner = learner;
+            status.raft_term = term;
+            status.applied_index = applied;
+            status.leader = (!leaderless).then_some(MemberId(1));
+            let status = if silent { Err("silent".to_owned()) } else { Ok(status) };
+            Observation { member: member(number), node: Some(node(number)), status }
+        }).collect();
+        let mut observed = cluster(|_| {});
+        observed.members = Ok(statuses.iter().map(|observation| observation.member.clone()).collect());
+        observed.statuses = statuses;
+
+        let choice = decide(&observed);
+        let answered = || observed.statuses.iter().filter_map(|observation| observation.status.as_ref().ok());
+        let sound = |status: &MemberStatus| !status.is_learner && status.leader.is_some();
+        match choice.node {
+            None => prop_assert_eq!(answered().count(), 0),
+            Some(_) => {
+                let chosen = choice.facts.status.unwrap();
+                prop_assert!(sound(&chosen) || !answered().any(sound));
+                prop_assert!(sound(&chosen) || !choice.warnings.is_empty());
+            }
+        }
+    }
 }

@@ -16,6 +16,7 @@ use std::path::Path;
 
 use chrono::{DateTime, Utc};
 use rustls_pki_types::CertificateDer;
+use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Deserializer};
 
@@ -88,6 +89,7 @@ impl TalosConfig {
     pub fn load(explicit: Option<&Path>, env: impl Fn(&str) -> Option<OsString>) -> Result<Self, ConfigError> {
         let place = Places::new(explicit, env).find()?;
         let text = std::fs::read_to_string(&place.path)
+            .map(Zeroizing::new)
             .map_err(|source| ConfigError::Read { path: place.path.clone(), source })?;
         Self::parse(&text, &place.path.display().to_string())
     }

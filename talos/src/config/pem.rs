@@ -7,6 +7,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretSlice};
 
 /// The form of a private key's bytes.
@@ -96,13 +97,13 @@ pub(crate) fn private_key(field: &str) -> Result<PrivateKey, String> {
     }
 }
 
-fn pem_text(field: &str) -> Result<String, String> {
+fn pem_text(field: &str) -> Result<Zeroizing<String>, String> {
     if field.contains("-----BEGIN") {
         return Err("it is PEM, but a talosconfig holds base64 of the PEM text".to_owned());
     }
-    let packed: String = field.split_ascii_whitespace().collect();
-    let bytes = STANDARD.decode(packed).map_err(|_| "it is not base64".to_owned())?;
-    String::from_utf8(bytes).map_err(|_| "its base64 does not hold PEM text".to_owned())
+    let packed: Zeroizing<String> = Zeroizing::new(field.split_ascii_whitespace().collect());
+    let bytes = STANDARD.decode(packed.as_str()).map_err(|_| "it is not base64".to_owned())?;
+    String::from_utf8(bytes).map(Zeroizing::new).map_err(|_| "its base64 does not hold PEM text".to_owned())
 }
 
 fn sections(text: &str) -> Result<Vec<Section>, String> {
@@ -113,7 +114,8 @@ fn sections(text: &str) -> Result<Vec<Section>, String> {
             continue;
         };
         let end = format!("-----END {label}-----");
-        let mut body = String::new();
+        // As large as it can get: a string that grows leaves its old bytes behind.
+        let mut body = Zeroizing::new(String::with_capacity(text.len()));
         loop {
             match lines.next() {
                 Some(line) if line == end => break,
@@ -121,7 +123,7 @@ fn sections(text: &str) -> Result<Vec<Section>, String> {
                 None => return Err(format!("the section `{label}` has no end")),
             }
         }
-        let der = STANDARD.decode(body).map_err(|_| format!("the section `{label}` is damaged"))?;
+        let der = STANDARD.decode(body.as_str()).map_err(|_| format!("the section `{label}` is damaged"))?;
         sections.push(Section { label: label.to_owned(), der });
     }
     if sections.is_empty() {

@@ -60,13 +60,10 @@ impl Connect {
 
     /// Connects to one endpoint. The channel reconnects by itself, with the same certificate.
     pub(crate) async fn channel(&self, endpoint: &Endpoint) -> Result<Channel, ConnectReason> {
-        let built = tonic::transport::Endpoint::from_shared(endpoint.uri("http"))
-            .and_then(|built| Ok((built, endpoint.uri("https").parse::<Uri>())));
-        let (built, origin) = match built {
-            Ok((built, Ok(origin))) => (built, origin),
-            // An endpoint that the parser let through but a URI cannot hold.
-            _ => return Err(ConnectReason::Other("the endpoint does not fit into a URI".to_owned())),
-        };
+        // The parser lets no host through that a URI cannot hold; should one slip by, it is that endpoint's failure.
+        let unfit = || ConnectReason::Other("the endpoint does not fit into a URI".to_owned());
+        let built = tonic::transport::Endpoint::from_shared(endpoint.uri("http")).map_err(|_| unfit())?;
+        let origin: Uri = endpoint.uri("https").parse().map_err(|_| unfit())?;
         // TLS is ours (see `Connector`), so tonic gets a plain URI; what the server sees is the https one.
         built
             .origin(origin)

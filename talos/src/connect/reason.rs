@@ -247,6 +247,12 @@ fn from_certificate(problem: &CertificateError) -> ConnectReason {
 }
 
 fn from_text(text: &str) -> Option<ConnectReason> {
+    // What Linux, Rust and the TLS library call a connection that ended without a farewell.
+    let cut = ["connection reset", "connection aborted", "broken pipe", "unexpected end of file", "close_notify"];
+    let lower = text.to_ascii_lowercase();
+    if cut.iter().any(|words| lower.contains(words)) {
+        return Some(ConnectReason::Reset);
+    }
     let (_, alert) = text.split_once("received fatal alert: ")?;
     let alert = alert.trim();
     let named = [
@@ -290,6 +296,10 @@ mod tests {
         );
         assert!(matches!(dug(io::Error::other(alert)), ConnectReason::ClientCertificateRefused(_)));
         assert!(matches!(dug(io::Error::new(io::ErrorKind::ConnectionRefused, "wrapped")), ConnectReason::Refused));
+        for cut in ["close_notify: https://example.org", "connection reset", "Connection reset by peer (os error 104)"]
+        {
+            assert_eq!(dug(format!("error reading a body from connection: {cut}")), ConnectReason::Reset);
+        }
         assert_eq!(dug("something new"), ConnectReason::Other("something new".to_owned()));
     }
 

@@ -114,10 +114,12 @@ pub async fn start_with(
 }
 
 /// What a proxy does once it has passed on that many bytes of answers.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Then {
-    /// Resets both connections.
-    Cut,
+    /// Closes both connections.
+    Close,
+    /// Resets the connection to the client.
+    Reset,
     /// Passes on nothing more, without a FIN: the peer is gone.
     Freeze,
 }
@@ -129,6 +131,9 @@ pub async fn proxy(to: SocketAddr, after_bytes: usize, then: Then) -> SocketAddr
     tokio::spawn(async move {
         let (near, _) = listener.accept().await.unwrap();
         let far = TcpStream::connect(to).await.unwrap();
+        if matches!(then, Then::Reset) {
+            near.set_zero_linger().unwrap();
+        }
         let (mut near_read, mut near_write) = near.into_split();
         let (mut far_read, mut far_write) = far.into_split();
         let up = tokio::spawn(async move { tokio::io::copy(&mut near_read, &mut far_write).await.map(|_| near_read) });
@@ -140,7 +145,7 @@ pub async fn proxy(to: SocketAddr, after_bytes: usize, then: Then) -> SocketAddr
         }
         match then {
             Then::Freeze => std::future::pending::<()>().await,
-            Then::Cut => up.abort(),
+            Then::Close | Then::Reset => up.abort(),
         }
     });
     address
