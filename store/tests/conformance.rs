@@ -1,0 +1,46 @@
+//! Every driver passes the suite. Without a real S3 server, that one is skipped aloud.
+
+use std::io::Write;
+
+use bronzenail_store::{S3Options, Store, conformance};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_keeps_the_contract() {
+    conformance::run_all(&Store::memory(), "suite").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_keeps_the_contract() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::directory(&folder.path().join("made/on/the/way")).await.unwrap();
+    conformance::run_all(&store, "suite").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s3_keeps_the_contract() {
+    let Ok(endpoint) = std::env::var("BRONZENAIL_LAB_S3_ENDPOINT") else {
+        return skip("S3 conformance", "BRONZENAIL_LAB_S3_ENDPOINT names no server; tests/run starts one");
+    };
+    let mut options = S3Options::new(std::env::var("BRONZENAIL_LAB_S3_BUCKET").unwrap());
+    options.endpoint = Some(endpoint);
+    let store = Store::s3(options).await.unwrap();
+    conformance::run_all(&store, &format!("suite-{:08x}", rand::random::<u32>())).await;
+}
+
+/// A driver that is not in this file would be tested by nobody.
+#[test]
+fn every_driver_is_in_the_suite() {
+    let drivers = include_str!("../src/views.rs").matches("Ok(Self(Arc::new(").count()
+        + include_str!("../src/views.rs").matches("Self(Arc::new(Memory::default()))").count();
+    let tested = include_str!("conformance.rs").matches("_keeps_the_contract()").count() - 1;
+    assert_eq!(drivers, tested, "a way to make a Store without a test here, or the reverse");
+}
+
+fn skip(what: &str, why: &str) {
+    let line = format!("skipped: {what} ({why})");
+    eprintln!("{line}");
+    if let Some(path) = std::env::var_os("BRONZENAIL_LAB_SKIPS") {
+        let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+        file.and_then(|mut file| writeln!(file, "{line}")).expect("the list of skips can be written");
+    }
+}
