@@ -349,8 +349,8 @@ fn talos(values: &Values, env: Env<'_>, now: DateTime<Utc>) -> Result<TalosOptio
         endpoints.push(text.parse::<Endpoint>().map_err(wrong)?);
     }
 
-    let config = TalosConfig::load(values.text("talosconfig").map(Path::new), env).map_err(RunError::TalosConfig)?;
-    let mut context = config.context(values.text("context")).map_err(RunError::TalosConfig)?;
+    let config = TalosConfig::load(values.text("talosconfig").map(Path::new), env).map_err(RunError::from)?;
+    let mut context = config.context(values.text("context")).map_err(RunError::from)?;
     if !endpoints.is_empty() {
         context = context.with_endpoints(endpoints);
     }

@@ -42,10 +42,10 @@ pub enum RunError {
     Recipients(#[from] RecipientError),
     /// The talosconfig.
     #[error("could not use the talosconfig")]
-    TalosConfig(#[source] TalosConfigError),
+    TalosConfig(#[source] Box<TalosConfigError>),
     /// Talos did not give a snapshot.
     #[error("could not take the snapshot")]
-    Talos(#[source] TalosError),
+    Talos(#[source] Box<TalosError>),
     /// What came is no whole snapshot.
     #[error("the node sent a snapshot that is not whole, so nothing was stored")]
     NotProven {
@@ -130,10 +130,22 @@ impl RunError {
         match self {
             Self::Config(_) | Self::Usage { .. } | Self::File { .. } | Self::Name(_) | Self::Prefix(_) => Exit::Usage,
             Self::Recipients(_) | Self::TalosConfig(_) => Exit::Usage,
-            Self::Talos(TalosError::Config(_) | TalosError::Node(_)) => Exit::Usage,
+            Self::Talos(error) if matches!(**error, TalosError::Config(_) | TalosError::Node(_)) => Exit::Usage,
             Self::Store(error) if error.kind() == StoreErrorKind::Config => Exit::Usage,
             Self::Interrupted(_) => Exit::Interrupted,
             _ => Exit::Failed,
         }
+    }
+}
+
+impl From<TalosError> for RunError {
+    fn from(error: TalosError) -> Self {
+        Self::Talos(Box::new(error))
+    }
+}
+
+impl From<TalosConfigError> for RunError {
+    fn from(error: TalosConfigError) -> Self {
+        Self::TalosConfig(Box::new(error))
     }
 }

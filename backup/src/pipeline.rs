@@ -59,7 +59,7 @@ pub async fn run(
     let (fed, stored) = tokio::join!(feed(source, plain_in, &mut progress), store(stored_out, upload));
     let (sealed, report) = thread.await.map_err(RunError::Task)?;
 
-    fed.map_err(RunError::Talos)?;
+    fed.map_err(RunError::from)?;
     stored.map_err(RunError::Store)?;
     Ok(Passed { report, sealed: sealed.map_err(RunError::Seal)? })
 }

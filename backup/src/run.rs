@@ -249,7 +249,7 @@ struct Connected {
 
 async fn connect(options: TalosOptions, notes: Vec<String>) -> Result<Connected, RunError> {
     let TalosOptions { context, node, connect, deadlines } = options;
-    let client = Client::connect(&context, &connect).await.map_err(RunError::Talos)?;
+    let client = Client::connect(&context, &connect).await.map_err(RunError::from)?;
     let source = client.snapshot_source();
     let choice = choose_member(source.questions(), node.as_ref()).await;
 
@@ -263,7 +263,7 @@ async fn connect(options: TalosOptions, notes: Vec<String>) -> Result<Connected,
 
 impl Connected {
     fn db_size_bytes(&self) -> Option<u64> {
-        self.choice.facts.status.as_ref().and_then(|status| u64::try_from(status.db_size_bytes).ok())
+        self.choice.facts.status.as_ref().map(|status| status.db_size_bytes)
     }
 
     fn source(&self) -> Source {
@@ -298,9 +298,9 @@ async fn first_bytes(
     connected: &Connected,
 ) -> Result<impl Stream<Item = Result<Bytes, bronzenail_talos::TalosError>> + use<>, RunError> {
     let snapshot = connected.source.snapshot(connected.node.as_ref(), connected.deadlines).await;
-    let mut snapshot = Box::pin(snapshot.map_err(RunError::Talos)?);
+    let mut snapshot = Box::pin(snapshot.map_err(RunError::from)?);
     let first = match snapshot.next().await {
-        Some(first) => Some(first.map_err(RunError::Talos)?),
+        Some(first) => Some(first.map_err(RunError::from)?),
         None => None,
     };
     Ok(stream::iter(first.map(Ok)).chain(snapshot))
