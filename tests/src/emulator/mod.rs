@@ -1,0 +1,1 @@
+//! A Talos node's API over mutual TLS.
