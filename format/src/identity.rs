@@ -2,18 +2,28 @@
 //!
 //! Invariant: no key is ever printed: `Debug` shows how many there are, and errors name a place, not a text.
 
+use std::fmt;
 use std::io::BufReader;
 
 use age::x25519;
+use secrecy::{ExposeSecret, SecretString};
 
-/// Keys to try when a backup is opened.
-#[derive(Default)]
+/// Keys to try when a backup is opened, in the order in which they were given.
+#[derive(Clone, Default)]
 pub struct Identities {
-    keys: Vec<Box<dyn age::Identity + Send + Sync>>,
+    keys: Vec<Key>,
 }
 
-impl std::fmt::Debug for Identities {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// One key. Keys that must first be unlocked, by a passphrase or by a plugin, will be kinds of their own here: they need
+/// someone to ask, so their constructors will take a callback, and [`Identities::parse`] will stay free of questions.
+#[derive(Clone)]
+enum Key {
+    X25519(x25519::Identity),
+    Ssh(Box<age::ssh::Identity>),
+}
+
+impl fmt::Debug for Identities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Identities({})", self.keys.len())
     }
 }
@@ -50,41 +60,40 @@ pub enum IdentityError {
     },
 }
 
+impl IdentityError {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::PublicKey { .. } => "a public key seals; to open, give the private key that belongs to it",
+            Self::Unsupported { .. } => "unlock it first, or open the backup by hand: `age -d -i KEY FILE | zstd -d`",
+            _ => {
+                "an identity is a line `AGE-SECRET-KEY-1...` or an SSH private key (ed25519 or RSA) without a passphrase"
+            }
+        }
+    }
+}
+
 impl Identities {
     /// Parses an identity file of age, or an SSH private key.
     ///
     /// # Errors
     /// A line that is not an identity; a text without any; a key that needs a passphrase or a plugin.
     pub fn parse(name: &str, text: &str) -> Result<Self, IdentityError> {
+        // Editors on other systems put a byte-order mark first; it is not part of a key.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        if text.contains("PRIVATE KEY-----") {
-            return Self::parse_ssh(name, text);
+        if text.trim_start().starts_with("-----BEGIN ") {
+            return parse_pem(name, text.trim_start()).map(|key| Self { keys: vec![key] });
         }
-        let mut keys: Vec<Box<dyn age::Identity + Send + Sync>> = Vec::new();
+        let mut keys = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            keys.push(Box::new(parse_line(line, format!("{name}, line {},", index + 1))?));
+            let key = parse_line(line, format!("{name}, line {},", index + 1))?;
+            keys.push(Key::X25519(key));
         }
         if keys.is_empty() { Err(IdentityError::Empty { place: name.to_owned() }) } else { Ok(Self { keys }) }
-    }
-
-    fn parse_ssh(name: &str, text: &str) -> Result<Self, IdentityError> {
-        let place = name.to_owned();
-        // The PEM reader underneath wants plain line ends.
-        let text = text.replace("\r\n", "\n");
-        match age::ssh::Identity::from_buffer(BufReader::new(text.trim_start().as_bytes()), None) {
-            Ok(key @ age::ssh::Identity::Unencrypted(_)) => Ok(Self { keys: vec![Box::new(key)] }),
-            Ok(age::ssh::Identity::Encrypted(_)) => {
-                Err(IdentityError::Unsupported { place, kind: "passphrase-protected SSH key" })
-            }
-            Ok(age::ssh::Identity::Unsupported(_)) => {
-                Err(IdentityError::Unsupported { place, kind: "SSH key of another type" })
-            }
-            Err(_) => Err(IdentityError::Invalid { place }),
-        }
     }
 
     /// Puts two sets together.
@@ -93,8 +102,41 @@ impl Identities {
         self
     }
 
+    /// The public keys, spelled as in a manifest: whether one of these opens a backup can be seen without fetching it.
+    pub fn public_keys(&self) -> Vec<String> {
+        self.keys.iter().filter_map(Key::public_key).collect()
+    }
+
     pub(crate) fn as_age(&self) -> impl Iterator<Item = &dyn age::Identity> {
-        self.keys.iter().map(|key| key.as_ref() as &dyn age::Identity)
+        self.keys.iter().map(|key| match key {
+            Key::X25519(key) => key as &dyn age::Identity,
+            Key::Ssh(key) => key.as_ref() as &dyn age::Identity,
+        })
+    }
+}
+
+impl Key {
+    fn public_key(&self) -> Option<String> {
+        match self {
+            Self::X25519(key) => Some(key.to_public().to_string()),
+            Self::Ssh(key) => age::ssh::Recipient::try_from(key.as_ref().clone()).ok().map(|key| key.to_string()),
+        }
+    }
+}
+
+fn parse_pem(name: &str, text: &str) -> Result<Key, IdentityError> {
+    use age::ssh::Identity as Ssh;
+    let place = name.to_owned();
+    if text.starts_with("-----BEGIN AGE ENCRYPTED FILE") {
+        return Err(IdentityError::Unsupported { place, kind: "passphrase-protected identity file" });
+    }
+    // The PEM reader underneath wants plain line ends. This copy of a private key is wiped as it goes.
+    let text = SecretString::from(text.replace("\r\n", "\n"));
+    match Ssh::from_buffer(BufReader::new(text.expose_secret().as_bytes()), None) {
+        Ok(key @ Ssh::Unencrypted(_)) => Ok(Key::Ssh(Box::new(key))),
+        Ok(Ssh::Encrypted(_)) => Err(IdentityError::Unsupported { place, kind: "passphrase-protected SSH key" }),
+        Ok(Ssh::Unsupported(_)) => Err(IdentityError::Unsupported { place, kind: "SSH key of another type" }),
+        Err(_) => Err(IdentityError::Invalid { place }),
     }
 }
 
@@ -105,6 +147,9 @@ fn parse_line(line: &str, place: String) -> Result<x25519::Identity, IdentityErr
     let upper = line.to_ascii_uppercase();
     if upper.starts_with("AGE-PLUGIN-") {
         return Err(IdentityError::Unsupported { place, kind: "plugin identity" });
+    }
+    if upper.starts_with("AGE-SECRET-KEY-PQ-") {
+        return Err(IdentityError::Unsupported { place, kind: "post-quantum identity" });
     }
     if upper.starts_with("AGE1") || upper.starts_with("SSH-") {
         return Err(IdentityError::PublicKey { place });
@@ -126,7 +171,7 @@ impl OneTimeIdentity {
 
     /// The key as a set to open with.
     pub fn identities(&self) -> Identities {
-        Identities { keys: vec![Box::new(self.0.clone())] }
+        Identities { keys: vec![Key::X25519(self.0.clone())] }
     }
 
     pub(crate) fn recipient(&self) -> x25519::Recipient {
@@ -134,8 +179,8 @@ impl OneTimeIdentity {
     }
 }
 
-impl std::fmt::Debug for OneTimeIdentity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for OneTimeIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OneTimeIdentity(..)")
     }
 }

@@ -13,11 +13,13 @@ pub mod prefix;
 pub mod recipient;
 pub mod seal;
 
+mod age_header;
 mod observe;
+mod zstd_frame;
 
 pub use digest::Sha256Digest;
 pub use identity::{Identities, IdentityError, OneTimeIdentity};
-pub use manifest::{Evidence, EvidenceLevel, Manifest, ManifestError};
+pub use manifest::{Evidence, EvidenceLevel, Manifest, ManifestError, UnknownLevel};
 pub use name::{BackupId, ClusterName, NameError, ParsedKey};
 pub use open::{OpenError, OpenOptions, Opened, open};
 pub use prefix::{Prefix, PrefixError};

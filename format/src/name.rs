@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-use chrono::{DateTime, NaiveDateTime, SubsecRound, Utc};
+use chrono::{DateTime, NaiveDateTime, Utc};
 
 use crate::Prefix;
 use crate::digest::hex_value;
@@ -27,10 +27,10 @@ const STAMP_BYTES: usize = 16;
 #[non_exhaustive]
 pub enum NameError {
     /// Not a cluster name.
-    #[error("`{0}` is not a cluster name")]
+    #[error("{0:?} is not a cluster name")]
     Cluster(String),
     /// Not a backup id.
-    #[error("`{0}` is not a backup id")]
+    #[error("{0:?} is not a backup id")]
     Id(String),
 }
 
@@ -86,8 +86,12 @@ pub struct BackupId {
 
 impl BackupId {
     /// An id; fractions of a second are cut, because the name does not carry them.
+    ///
+    /// Names hold years of four digits; a clock outside of them is not one to take backups by.
     pub fn new(cluster: ClusterName, taken_at: DateTime<Utc>, random: [u8; 3]) -> Self {
-        Self { cluster, taken_at: taken_at.trunc_subsecs(0), random }
+        // Through the timestamp: chrono keeps a leap second as a fraction above one, and would write it as `60`.
+        let whole_second = DateTime::from_timestamp(taken_at.timestamp(), 0).unwrap_or(taken_at);
+        Self { cluster, taken_at: whole_second, random }
     }
 
     /// The cluster that was backed up.
@@ -246,12 +250,21 @@ fn parse_talos_backup(rest: &str) -> Option<ParsedKey> {
     // The instant has dashes of its own; the shortest is 20 bytes (`2026-01-01T00:00:00Z`), the longest 25 (with an offset).
     let (cluster, taken_at) = [20, 25].into_iter().find_map(|bytes| {
         let at = stem.len().checked_sub(bytes)?;
-        let instant = DateTime::parse_from_rfc3339(stem.get(at..)?).ok()?;
+        let taken_at = parse_rfc3339(stem.get(at..)?)?;
         let cluster: ClusterName = stem.get(..at)?.strip_suffix('-')?.parse().ok()?;
-        Some((cluster, instant.to_utc()))
+        Some((cluster, taken_at))
     })?;
     if !folder.is_empty() && folder != cluster.as_str() {
         return None;
     }
     Some(ParsedKey::TalosBackup(TalosBackup { cluster, taken_at, compressed, encrypted }))
+}
+
+/// An instant as that tool spells it: whole seconds, `Z` or an offset.
+fn parse_rfc3339(text: &str) -> Option<DateTime<Utc>> {
+    let instant = DateTime::parse_from_rfc3339(text).ok()?;
+    // RFC 3339 allows more spellings (`t`, a space, fractions) than that tool has.
+    let offset = if text.ends_with('Z') { "Z" } else { "%:z" };
+    let spelled = instant.format(&format!("%Y-%m-%dT%H:%M:%S{offset}")).to_string();
+    (spelled == text).then(|| instant.to_utc())
 }

@@ -96,7 +96,8 @@ impl<W: Write> Write for Counter<W> {
         }
     }
 
+    // A sink that buffers may learn only here that it cannot write.
     fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
+        self.inner.flush().map_err(|error| self.keep(error))
     }
 }

@@ -6,26 +6,29 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 
+use crate::age_header;
 use crate::observe::{Counter, Observer};
 use crate::seal::copy;
+use crate::zstd_frame::{is_zstd, window_bytes};
 use crate::{Identities, Sha256Digest};
 
 /// The largest window that is accepted unless the caller allows more: 2^27 = 128 MiB, zstd's own default.
 pub const WINDOW_LOG_DEFAULT: u32 = 27;
 /// The largest that zstd can decode at all on 64-bit machines: 2^31 = 2 GiB.
 pub const WINDOW_LOG_MAX: u32 = 31;
+/// The smallest that zstd knows.
+const WINDOW_LOG_MIN: u32 = 10;
 
 const AGE_MAGIC: &[u8] = b"age-encryption.org/";
 const ARMOR_MAGIC: &[u8] = b"-----BEGIN AGE ENCRYPTED FILE";
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// As long as the longest magic that is looked for.
+/// As long as the longest magic that is looked for, and as a zstd frame header (18 bytes).
 const PEEK_BYTES: u64 = 32;
 const BUFFER_BYTES: usize = 128 * 1024;
 
 /// How to open.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
-    /// Largest zstd window that may be allocated, as a power of two.
+    /// Largest zstd window that may be allocated, as a power of two; what no decoder takes is brought into range.
     pub window_log_max: u32,
 }
 
@@ -75,9 +78,12 @@ pub enum OpenError {
     /// Nothing at all.
     #[error("the stored backup is empty")]
     Empty,
-    /// None of the identities fits. The object itself may well be whole.
+    /// None of the identities fits. The object may well be whole: whether it is, its digest in the manifest tells.
     #[error("none of the given identities opens the backup")]
-    NoIdentity,
+    NoIdentity {
+        /// Kinds of recipients that the header names, such as `X25519` or `ssh-ed25519`. It does not say whose.
+        recipient_kinds: Vec<String>,
+    },
     /// The age layer is cut or damaged; the key is not to blame.
     #[error("the encrypted backup is truncated or corrupt")]
     Encrypted(#[source] io::Error),
@@ -88,11 +94,40 @@ pub enum OpenError {
     #[error("the compressed backup is truncated or corrupt")]
     Compressed(#[source] io::Error),
     /// The frame asks for more memory than is allowed.
-    #[error("the backup needs a zstd window of more than {} MiB", 1u64 << (window_log_max - 20))]
+    #[error("the backup needs {}", window_text(*needed_bytes, *window_log_max))]
     WindowTooLarge {
+        /// What the first frame asks for; unknown if it is a later frame that asks.
+        needed_bytes: Option<u64>,
         /// The limit, as a power of two.
         window_log_max: u32,
     },
+}
+
+fn window_text(needed_bytes: Option<u64>, window_log_max: u32) -> String {
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    let limit = mib(1 << window_log_max);
+    match needed_bytes {
+        Some(needed) => format!("a zstd window of {} MiB, and {limit} MiB are allowed", mib(needed)),
+        None => format!("a zstd window of more than the {limit} MiB that are allowed"),
+    }
+}
+
+impl OpenError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NoIdentity { .. } => {
+                Some("the manifest lists the public keys that it was sealed to; give the private key of one of them")
+            }
+            Self::Encrypted(_) | Self::Compressed(_) => Some(
+                "compare size and SHA-256 with the manifest; if they differ, fetch it again, else try another backup",
+            ),
+            Self::WindowTooLarge { .. } => {
+                Some("it was not written by this program; allow as much memory if you trust it")
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Opens `stored` with one of `identities` and writes the plain bytes to `plain`.
@@ -151,7 +186,10 @@ fn unseal(
         return Ok(Layers { encrypted: false, compressed });
     }
 
-    let decryptor = age::Decryptor::new_buffered(&mut stored).map_err(header_error)?;
+    let header = age_header::read(&mut stored).map_err(OpenError::Encrypted)?;
+    let header_error = |error| header_error(error, &header.kinds);
+    let whole = io::Cursor::new(&header.bytes).chain(stored);
+    let decryptor = age::Decryptor::new_buffered(whole).map_err(header_error)?;
     if decryptor.is_scrypt() {
         return Err(OpenError::Unsupported("it is sealed to a passphrase"));
     }
@@ -180,14 +218,16 @@ fn decompress(
 ) -> Result<bool, OpenError> {
     let (start, mut from) = peek(from).map_err(wrap)?;
     if !is_zstd(&start) {
-        copy(&mut from, to).map_err(wrap)?;
+        copy(&mut from, to).and_then(|()| to.flush()).map_err(wrap)?;
         return Ok(false);
     }
+    let window_log_max = options.window_log_max.clamp(WINDOW_LOG_MIN, WINDOW_LOG_MAX);
     let mut decoder = zstd::Decoder::with_buffer(from).map_err(wrap)?;
-    decoder.window_log_max(options.window_log_max).map_err(wrap)?;
-    copy(&mut decoder, to).map_err(|error| {
+    decoder.window_log_max(window_log_max).map_err(wrap)?;
+    copy(&mut decoder, to).and_then(|()| to.flush()).map_err(|error| {
         if error.to_string().contains("requires too much memory") {
-            return OpenError::WindowTooLarge { window_log_max: options.window_log_max };
+            let needed_bytes = window_bytes(&start).filter(|needed| *needed > 1 << window_log_max);
+            return OpenError::WindowTooLarge { needed_bytes, window_log_max };
         }
         wrap(error)
     })?;
@@ -203,19 +243,11 @@ fn peek<R: BufRead>(mut from: R) -> io::Result<(Vec<u8>, impl BufRead)> {
     Ok((start.clone(), io::Cursor::new(start).chain(from)))
 }
 
-/// A frame, or a skippable frame before it (0x184D2A50 to 0x184D2A5F, little-endian).
-fn is_zstd(start: &[u8]) -> bool {
-    match start.first_chunk::<4>() {
-        Some(magic) => *magic == ZSTD_MAGIC || (magic[0] & 0xf0 == 0x50 && magic[1..] == [0x2a, 0x4d, 0x18]),
-        None => false,
-    }
-}
-
-fn header_error(error: age::DecryptError) -> OpenError {
+fn header_error(error: age::DecryptError, kinds: &[String]) -> OpenError {
     use age::DecryptError as E;
     let corrupt = |why: &str| OpenError::Encrypted(io::Error::new(io::ErrorKind::InvalidData, why));
     match error {
-        E::NoMatchingKeys => OpenError::NoIdentity,
+        E::NoMatchingKeys => OpenError::NoIdentity { recipient_kinds: kinds.to_vec() },
         E::UnknownFormat => OpenError::Unsupported("it is of a newer age version"),
         E::Io(error) => OpenError::Encrypted(error),
         E::InvalidMac => corrupt("the header's authentication code does not match"),

@@ -124,7 +124,11 @@ impl Recipients {
 
 fn parse_line(line: &str, place: String) -> Result<(String, Recipient), RecipientError> {
     let upper = line.to_ascii_uppercase();
-    if upper.contains("AGE-SECRET-KEY-") || upper.contains("AGE-PLUGIN-") || upper.contains("PRIVATE KEY") {
+    // The comment of a public SSH key is free text, and may speak of private keys.
+    if upper.contains("AGE-SECRET-KEY-")
+        || upper.starts_with("AGE-PLUGIN-")
+        || (upper.starts_with("-----BEGIN ") && upper.contains("PRIVATE KEY"))
+    {
         return Err(RecipientError::PrivateKey { place });
     }
     if line.starts_with("age1") {
@@ -148,8 +152,11 @@ fn parse_age(line: &str, place: String) -> Result<(String, Recipient), Recipient
 fn parse_ssh(line: &str, place: String) -> Result<(String, Recipient), RecipientError> {
     use age::ssh::ParseRecipientKeyError as E;
     let invalid = |place, why: &str| RecipientError::Invalid { place, why: why.to_owned() };
-    let kind = line.split_whitespace().next().unwrap_or_default().to_owned();
-    match line.parse::<age::ssh::Recipient>() {
+    let mut words = line.split_whitespace();
+    let kind = words.next().unwrap_or_default().to_owned();
+    // One space between type and key, whatever the file has; what follows is a comment.
+    let key = format!("{kind} {}", words.next().unwrap_or_default());
+    match key.parse::<age::ssh::Recipient>() {
         Ok(key) => Ok((key.to_string(), Recipient::Ssh(Box::new(key)))),
         Err(E::Unsupported(kind)) => Err(RecipientError::Unsupported { place, kind }),
         Err(E::RsaModulusTooLarge) => Err(invalid(place, "the RSA key is larger than age supports")),

@@ -34,6 +34,7 @@ fn example() -> Manifest {
             bytes: 291_733,
             sha256: Sha256Digest([0x33; 32]),
             etag: Some("\"ab-1\"".to_owned()),
+            checksum: None,
             parts: Some(1),
         },
         zstd_level: 3,

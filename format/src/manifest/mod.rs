@@ -3,13 +3,12 @@
 //! Invariant: [`Manifest`] is the working form and [`wire`] the stored one, with one conversion each way. A reader skips
 //! fields that it does not know, and refuses a newer format version or a critical flag that it does not know.
 
+mod evidence;
 mod wire;
 
-use std::collections::BTreeMap;
-use std::fmt;
-
-use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+
+pub use evidence::{Evidence, EvidenceLevel, UnknownLevel};
 
 use crate::{BackupId, Sha256Digest};
 
@@ -120,24 +119,28 @@ pub struct Stored {
     /// The store's own name for the content, as it gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
+    /// The store's own checksum, as `<algorithm>:<value>` in the store's spelling, such as `CRC64NVME:rosUhgp5mIg=`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<String>,
     /// In how many parts it was uploaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<u32>,
 }
 
 /// What the snapshot holds, as the check saw it stream by.
+///
+/// What a restore is compared with has no default: a revision that is missing must not read as revision 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct Contents {
     /// The last revision in it.
     pub revision: i64,
     /// The last finished compaction.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact_revision: Option<i64>,
     /// Pairs of all buckets: `totalKey` of `etcdutl snapshot status` 3.4 and 3.5.
     pub pairs: u64,
     /// Keys alive: `totalKey` of 3.6 and later.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live_keys: Option<u64>,
     /// Deletions that are still recorded.
     pub tombstones: u64,
@@ -146,13 +149,13 @@ pub struct Contents {
     /// Rows of the members bucket.
     pub members: u64,
     /// Alarms that a restore would bring back, such as `NOSPACE`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alarms: Vec<String>,
     /// Storage version recorded in the file (3.6 and later).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_version: Option<String>,
     /// Cluster version recorded in the file.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_version: Option<String>,
     /// Authentication is on.
     pub auth_enabled: bool,
@@ -160,55 +163,6 @@ pub struct Contents {
     pub page_size_bytes: u32,
     /// Pages.
     pub pages: u64,
-}
-
-/// How much was seen. Ordered: each level is stronger than those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EvidenceLevel {
-    /// Trailer and page structure held while it streamed by.
-    Streamed,
-    /// The store, asked afterwards, has the size (and where it tells, the checksum) that was sent.
-    Stored,
-    /// The stored object was fetched again and opened with a key of the process that wrote it, and gave the same digest.
-    ReadBack,
-    /// It was opened with the operator's identity, and trailer and structure held.
-    Opened,
-    /// A real etcd was started from it, and its revision, key count and hash equal the manifest's.
-    Restored,
-}
-
-impl EvidenceLevel {
-    /// The name in manifests, on the command line and in tables.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Streamed => "streamed",
-            Self::Stored => "stored",
-            Self::ReadBack => "read-back",
-            Self::Opened => "opened",
-            Self::Restored => "restored",
-        }
-    }
-}
-
-impl fmt::Display for EvidenceLevel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// One thing that was seen, by whom and when.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Evidence {
-    /// How strong it is.
-    pub level: EvidenceLevel,
-    /// When it was seen.
-    pub at: DateTime<Utc>,
-    /// Who saw it.
-    pub by: Tool,
-    /// What exactly was compared, by name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub detail: BTreeMap<String, String>,
 }
 
 /// Why bytes are not a manifest that may be acted on.
@@ -262,20 +216,5 @@ impl Manifest {
     /// Damage, and everything that must not be acted on.
     pub fn from_json(json: &[u8]) -> Result<Self, ManifestError> {
         wire::read(json)
-    }
-}
-
-impl Evidence {
-    /// The stored form of evidence that was gathered later.
-    pub fn to_json(&self, id: &BackupId) -> Vec<u8> {
-        wire::evidence_to_json(self, id)
-    }
-
-    /// Reads evidence that was gathered later, and which backup it is about.
-    ///
-    /// # Errors
-    /// As for a manifest.
-    pub fn from_json(json: &[u8]) -> Result<(BackupId, Self), ManifestError> {
-        wire::evidence_from_json(json)
     }
 }

@@ -1,5 +1,7 @@
 //! The stored form. What derives serde here is a promise to every later version.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +36,7 @@ pub(super) struct ManifestV1 {
     encryption: EncryptionV1,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     contents: Option<Contents>,
-    evidence: Vec<Evidence>,
+    evidence: Vec<EvidenceV1>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -53,10 +55,35 @@ struct EncryptionV1 {
 
 #[derive(Serialize, Deserialize)]
 struct EvidenceV1 {
+    /// Text: a later version may know more levels, and its backups are no worse for that.
+    level: String,
+    at: DateTime<Utc>,
+    by: Tool,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    detail: BTreeMap<String, String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct EvidenceObjectV1 {
     format_version: u32,
     critical_flags: Vec<String>,
     id: String,
-    evidence: Evidence,
+    evidence: EvidenceV1,
+}
+
+impl From<&Evidence> for EvidenceV1 {
+    fn from(evidence: &Evidence) -> Self {
+        let Evidence { level, at, by, detail } = evidence.clone();
+        Self { level: level.to_string(), at, by, detail }
+    }
+}
+
+impl EvidenceV1 {
+    /// `None` if the level is not known here: it then proves nothing to this reader.
+    fn understood(self) -> Option<Evidence> {
+        let Self { level, at, by, detail } = self;
+        Some(Evidence { level: level.parse().ok()?, at, by, detail })
+    }
 }
 
 impl From<&Manifest> for ManifestV1 {
@@ -89,7 +116,7 @@ impl From<&Manifest> for ManifestV1 {
             compression: CompressionV1 { algorithm: "zstd".to_owned(), level: zstd_level },
             encryption: EncryptionV1 { algorithm: "age".to_owned(), recipients, read_back_stanza },
             contents,
-            evidence,
+            evidence: evidence.iter().map(EvidenceV1::from).collect(),
         }
     }
 }
@@ -123,17 +150,17 @@ pub(super) fn read(json: &[u8]) -> Result<Manifest, ManifestError> {
         recipients: wire.encryption.recipients,
         read_back_stanza: wire.encryption.read_back_stanza,
         contents: wire.contents,
-        evidence: wire.evidence,
+        evidence: wire.evidence.into_iter().filter_map(EvidenceV1::understood).collect(),
         label: wire.label,
     })
 }
 
 pub(super) fn evidence_to_json(evidence: &Evidence, id: &BackupId) -> Vec<u8> {
-    let wire = EvidenceV1 {
+    let wire = EvidenceObjectV1 {
         format_version: FORMAT_VERSION,
         critical_flags: Vec::new(),
         id: id.to_string(),
-        evidence: evidence.clone(),
+        evidence: EvidenceV1::from(evidence),
     };
     let mut json = serde_json::to_vec_pretty(&wire).expect("text, numbers and maps with text keys always serialise");
     json.push(b'\n');
@@ -142,9 +169,10 @@ pub(super) fn evidence_to_json(evidence: &Evidence, id: &BackupId) -> Vec<u8> {
 
 pub(super) fn evidence_from_json(json: &[u8]) -> Result<(BackupId, Evidence), ManifestError> {
     check_head(json)?;
-    let wire: EvidenceV1 = serde_json::from_slice(json).map_err(ManifestError::Damaged)?;
+    let wire: EvidenceObjectV1 = serde_json::from_slice(json).map_err(ManifestError::Damaged)?;
     let id = wire.id.parse().map_err(|_| ManifestError::Field("id"))?;
-    Ok((id, wire.evidence))
+    let evidence = wire.evidence.understood().ok_or(ManifestError::Field("evidence.level"))?;
+    Ok((id, evidence))
 }
 
 fn check_head(json: &[u8]) -> Result<(), ManifestError> {
