@@ -5,6 +5,9 @@ use std::error::Error;
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=proto/etcd.proto");
     let descriptors = protox::compile(["etcd.proto"], ["proto"])?;
-    tonic_prost_build::configure().build_server(false).bytes(".etcdserverpb.SnapshotResponse").compile_fds(descriptors)?;
+    tonic_prost_build::configure()
+        .build_server(false)
+        .bytes(".etcdserverpb.SnapshotResponse")
+        .compile_fds(descriptors)?;
     Ok(())
 }
