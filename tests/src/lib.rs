@@ -11,3 +11,6 @@ pub mod front;
 pub mod pki;
 pub mod process;
 pub mod s3;
+pub mod skip;
+
+pub use skip::skip;
