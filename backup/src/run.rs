@@ -120,6 +120,7 @@ pub async fn run(
             bytes: passed.sealed.stored_bytes,
             sha256: passed.sealed.stored_sha256,
             etag: uploaded.etag.clone(),
+            checksum: None,
             parts: Some(uploaded.parts),
         },
         zstd_level: compression.level,

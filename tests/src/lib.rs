@@ -10,6 +10,7 @@ pub mod etcd;
 pub mod front;
 pub mod pki;
 pub mod process;
+pub mod rig;
 pub mod s3;
 pub mod skip;
 

@@ -1,2 +1,2 @@
-//! stub
+//! `bronzenail-lab`: stub, replaced below.
 fn main() {}

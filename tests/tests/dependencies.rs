@@ -33,8 +33,10 @@ fn room(package: &str) -> Option<&str> {
 fn rooms_depend_only_on_the_rooms_below_them() {
     for package in metadata().workspace_packages() {
         let name = room(&package.name).unwrap_or_else(|| panic!("{} is no room", package.name));
-        let (_, allowed) =
-            MAY_DEPEND_ON.iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("{name} is not in the table"));
+        let (_, allowed) = MAY_DEPEND_ON
+            .iter()
+            .find(|(known, _)| *known == name)
+            .unwrap_or_else(|| panic!("{name} is not in the table"));
         let Some(allowed) = allowed else { continue };
         let used = package.dependencies.iter().filter(|dependency| dependency.kind != DependencyKind::Development);
         for used in used.filter_map(|dependency| room(&dependency.name)) {
@@ -51,7 +53,8 @@ fn nothing_below_a_pure_room_waits_or_talks() {
         .nodes
         .iter()
         .map(|node| {
-            let normal = node.deps.iter().filter(|dep| dep.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal));
+            let normal =
+                node.deps.iter().filter(|dep| dep.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal));
             (&node.id, normal.map(|dep| &dep.pkg).collect())
         })
         .collect();
