@@ -239,7 +239,7 @@ impl S3 for Memory {
             return Err(s3_error!(BucketAlreadyOwnedByYou));
         }
         self.make_bucket(&input.bucket);
-        Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{}", input.bucket)), ..Default::default() }))
+        Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{}", input.bucket)) }))
     }
 
     async fn head_bucket(&self, req: S3Request<HeadBucketInput>) -> S3Result<S3Response<HeadBucketOutput>> {
