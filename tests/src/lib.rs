@@ -4,7 +4,9 @@
 //! programs as processes. Invariant: nothing here is kinder than the real thing; where a real node or store misbehaves,
 //! the lab can be told to do the same.
 
+pub mod bench;
 pub mod ceph;
+pub mod demo;
 pub mod emulator;
 pub mod etcd;
 pub mod front;

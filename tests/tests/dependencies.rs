@@ -22,7 +22,10 @@ const PURE: [&str; 3] = ["format", "snapshot", "retention"];
 const IMPURE: [&str; 6] = ["tokio", "tonic", "aws-sdk-s3", "hyper", "clap", "tracing"];
 
 fn metadata() -> Metadata {
-    MetadataCommand::new().manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml")).exec().expect("cargo knows the workspace")
+    MetadataCommand::new()
+        .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"))
+        .exec()
+        .expect("cargo knows the workspace")
 }
 
 fn room(package: &str) -> Option<&str> {
