@@ -61,6 +61,47 @@ fn b64_every_length_around_a_buffer_comes_back_whole() {
     }
 }
 
+/// Takes a few bytes at a time, and is interrupted in between.
+#[derive(Default)]
+struct Picky {
+    bytes: Vec<u8>,
+    calls: u32,
+}
+
+impl Write for Picky {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.calls += 1;
+        if self.calls.is_multiple_of(3) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let taken = bytes.len().min(7);
+        self.bytes.extend_from_slice(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn b64_a_sink_that_takes_little_at_a_time_gets_all_of_it() {
+    let (key, public) = a_key();
+    let plain = some_bytes(142_860);
+    let recipients = recipients(&public);
+    let options = SealOptions { recipients: &recipients, one_time: None, level: 3, workers: 0 };
+    let mut stored = Picky::default();
+    let report = seal(plain.as_slice(), &mut stored, &options).unwrap();
+    assert_eq!(report.stored_bytes, stored.bytes.len() as u64);
+    assert_eq!(report.stored_sha256, Sha256Digest(Sha256::digest(&stored.bytes).into()));
+
+    let identities = Identities::parse("a test", &key).unwrap();
+    let mut back = Picky::default();
+    let opened = open(stored.bytes.as_slice(), &mut back, &identities, &OpenOptions::default()).unwrap();
+    assert!(back.bytes == plain);
+    assert_eq!(opened.plain_bytes, 142_860);
+}
+
 #[test]
 fn the_report_of_opening_equals_that_of_sealing() {
     let (key, public) = a_key();
@@ -318,6 +359,24 @@ fn b71_no_prefix_of_a_sealed_backup_opens() {
     let (stored, _) = sealed(b"a small snapshot", &public, 3, 0);
     for cut in 0..stored.len() {
         assert!(opened(&stored[..cut], &key).is_err(), "cut at {cut}");
+    }
+}
+
+#[test]
+fn b71_no_flipped_bit_gives_a_sealed_backup() {
+    let (key, public) = a_key();
+    let (stored, _) = sealed(b"a small snapshot", &public, 3, 0);
+    let identities = Identities::parse("a test", &key).unwrap();
+    for at in 0..stored.len() {
+        for bit in [0, 5] {
+            let mut flipped = stored.clone();
+            flipped[at] ^= 1 << bit;
+            match open(flipped.as_slice(), io::sink(), &identities, &OpenOptions::default()) {
+                Err(_) => {}
+                // Without its magic bytes it is no age file, and says so: it is taken for a plain one.
+                Ok(opened) => assert!(at < 19 && !opened.encrypted, "byte {at}, bit {bit}"),
+            }
+        }
     }
 }
 
