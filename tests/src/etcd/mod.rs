@@ -17,7 +17,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-pub use self::client::{Client, Fill};
+pub use self::client::{Client, Fill, noise};
 pub use self::restore::restore;
 
 const HEALTHY_WITHIN: Duration = Duration::from_secs(60);
