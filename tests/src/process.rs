@@ -67,6 +67,11 @@ impl Program {
         Self { path: path.into(), arguments: Vec::new(), variables: BTreeMap::new(), folder: None, timeout: TIMEOUT }
     }
 
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Adds one argument.
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.arguments.push(argument.as_ref().to_owned());

@@ -3,3 +3,4 @@
 //! One binary, so that it is linked once. Tests that cover a public failure story begin with its number.
 
 mod main_job;
+mod talos;
