@@ -1,2 +1,130 @@
-//! stub
-fn main() {}
+//! `bronzenail-backup`: the program that runs unattended in the cluster.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use bronzenail_backup::arguments::{self, Arguments};
+use bronzenail_backup::config::{self, Config, Talk};
+use bronzenail_backup::error::RunError;
+use bronzenail_backup::outcome::{Outcome, failure_json, failure_line};
+use bronzenail_backup::run::{self, Interrupt};
+use bronzenail_backup::settings::SETTINGS;
+use bronzenail_cli::progress::Progress;
+use bronzenail_cli::report::error_text;
+use bronzenail_cli::{Exit, Values, log, termination};
+use chrono::Utc;
+use tokio::signal::unix::{SignalKind, signal};
+
+fn main() -> ExitCode {
+    let arguments = match arguments::parse(std::env::args_os()) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            // clap's own code for an error is 2, and help is none.
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
+        }
+    };
+    let mut talk = Talk::default();
+    match program(&arguments, &mut talk) {
+        Ok(()) => Exit::Done.into(),
+        Err(error) => {
+            tell_failure(&error, &talk);
+            error.exit().into()
+        }
+    }
+}
+
+fn env(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+fn program(arguments: &Arguments, talk: &mut Talk) -> Result<(), RunError> {
+    let values = config::values(arguments, &env)?;
+    *talk = Talk::from_values(&values)?;
+    log::start(talk.log);
+    if arguments.print_config {
+        print(&values.to_toml(SETTINGS));
+        return Ok(());
+    }
+    refuse_bare_call(arguments, &values)?;
+    let config = Config::build(&values, &env, Utc::now())?;
+    let outcome = runtime()?.block_on(run_until_signal(config, talk))?;
+    tell(&outcome, talk);
+    Ok(())
+}
+
+/// Called with nothing at all, it was probably called by a person who wants to know what it is.
+fn refuse_bare_call(arguments: &Arguments, values: &Values) -> Result<(), RunError> {
+    if arguments.bare && values.text("bucket").is_none() && values.text("dir").is_none() {
+        return Err(RunError::Usage {
+            what: "nothing to do: no subcommand and no settings in the environment".to_owned(),
+            hint: "`bronzenail-backup run --help` lists everything".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, RunError> {
+    let built = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    built.map_err(|source| RunError::File {
+        what: "the clock and the network from",
+        path: "the system".to_owned(),
+        source,
+    })
+}
+
+async fn run_until_signal(config: Config, talk: &Talk) -> Result<Outcome, RunError> {
+    let progress = if talk.quiet { Progress::none() } else { Progress::for_stderr() };
+    let interrupt = Interrupt::default();
+    let signal = name_of_signal();
+    let ended = {
+        let running = run::run(config, &progress, &interrupt, Utc::now);
+        tokio::pin!(running, signal);
+        tokio::select! {
+            ended = &mut running => ended,
+            // In the middle of the commit the shortest way out is through.
+            name = &mut signal => if interrupt.is_committing() { running.await } else { Err(RunError::Interrupted(name)) },
+        }
+    };
+    if matches!(ended, Err(RunError::Interrupted(_))) {
+        interrupt.abort().await;
+    }
+    progress.finish();
+    ended
+}
+
+/// Waits for the signals by which a person or a kubelet ends a program.
+async fn name_of_signal() -> &'static str {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        // Without handlers the signals end the process the hard way; the manifest is still the last thing written.
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    }
+}
+
+fn tell(outcome: &Outcome, talk: &Talk) {
+    if talk.json {
+        print(&format!("{:#}\n", outcome.to_json()));
+    } else {
+        print(&outcome.to_text());
+    }
+    termination::write(&talk.termination_log, &outcome.to_line());
+}
+
+fn tell_failure(error: &RunError, talk: &Talk) {
+    if talk.json {
+        print(&format!("{:#}\n", failure_json(error)));
+    }
+    eprint!("{}", error_text(error, error.hint().as_deref()));
+    termination::write(&talk.termination_log, &failure_line(error));
+}
+
+/// A reader that went away is no failure of the backup.
+fn print(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}

@@ -110,6 +110,17 @@ pub enum AlarmKind {
     Other(u64),
 }
 
+/// The names that etcd's own tools use.
+impl std::fmt::Display for AlarmKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoSpace => f.write_str("NOSPACE"),
+            Self::Corrupt => f.write_str("CORRUPT"),
+            Self::Other(number) => write!(f, "number {number}"),
+        }
+    }
+}
+
 /// Walks all buckets and sums up. Findings go to the walk; contents come back only if all of the tree was read.
 pub(crate) fn census(walk: &mut Walk, ledger: &mut Ledger, meta: &Meta) -> Option<Contents> {
     let mut census = Census::new(meta);

@@ -398,6 +398,18 @@ mod tests {
     }
 
     #[test]
+    fn a_leaf_that_cannot_be_read_leaves_no_marks_behind() {
+        let mut extent = leaf_extent(0, &[0; 17], 128);
+        // A second element, all zeros, that points into the table; the first one's key lies behind both.
+        extent[10] = 2;
+        extent[20] = 32;
+        let mut ledger = ledger();
+        let leaf = judge(&mut ledger, 2, &extent);
+        assert_eq!(leaf.fault, Some(PageFault::ElementOutside));
+        assert_eq!((ledger.marks(&leaf), ledger.marks.len()), (None, 0));
+    }
+
+    #[test]
     fn stale_copies_of_the_root_are_forgotten_when_the_root_comes_by() {
         let extent = leaf_extent(1, b"key", 4096);
         let mut ledger = ledger();

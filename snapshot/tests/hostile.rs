@@ -343,17 +343,57 @@ fn pairs_that_a_newer_etcd_refuses_are_damage() {
     let value = key_value(b"k", 2, b"v");
     let dashed = [&2u64.to_be_bytes()[..], b"-", &[0; 8]].concat();
     let negative = [&[0xFF; 8][..], b"_", &[0; 8]].concat();
+    let negative_sub = [&2u64.to_be_bytes()[..], b"_", &[0xFF; 8]].concat();
     let odd_mark = [revision(2), b"x".to_vec()].concat();
     for (key, value, sentence) in [
         (&revision(2)[..16], &value[..], "neither 17 nor 18 bytes long"),
         (&dashed, &value, "without the separator '_'"),
         (&negative, &value, "below zero"),
+        (&negative_sub, &value, "below zero"),
         (&odd_mark, &value, "does not end in 't'"),
         (&revision(2), b"\xFF", "no KeyValue message"),
         (&revision(2), &[0x0A, 200, b'k'], "no KeyValue message"),
     ] {
         assert_damaged(&check_sealed(with_pair(key, value)), sentence);
     }
+}
+
+#[test]
+fn live_keys_are_not_guessed_where_keys_are_no_revisions() {
+    let contents = check_sealed(with_pair(b"short", b"")).contents.unwrap();
+    assert_eq!((contents.pairs, contents.live_keys), (1, None));
+}
+
+#[test]
+fn the_same_key_twice_is_damage() {
+    let mut bytes = database(PAGE, 4, 3);
+    write_leaf(page_of(&mut bytes, 3), 3, 0, &[(&revision(2), b"", false), (&revision(2), b"", false)]);
+    assert_damaged(&check_sealed(bytes), "page 3 has keys that do not ascend");
+}
+
+#[test]
+fn a_page_that_names_another_number_is_damage() {
+    let mut bytes = small();
+    bytes[3 * PAGE] = 2;
+    assert_damaged(&check_sealed(bytes), "page 3 should be part of the tree, but its header is not");
+}
+
+/// A meta page that is right in itself, at a place where its own page size does not put it.
+#[test]
+fn a_meta_page_in_the_wrong_place_is_passed_over() {
+    let mut bytes = database(4096, 4, 3);
+    write_leaf(&mut bytes[3 * 4096..], 3, 0, &[]);
+    bytes[16] ^= 1;
+    let decoy =
+        MetaFields { page_bytes: 4096, root: 1 << 30, free_list: NO_FREE_LIST, high_water: 4, transaction_id: 99 };
+    write_meta(&mut bytes[1024..], 1, decoy);
+    assert_eq!(check_sealed(bytes).verdict, Verdict::OkOlderMeta);
+
+    let mut bytes = small();
+    write_meta(page_of(&mut bytes, 1), 1, MetaFields { high_water: 1, ..decoy });
+    let report = check_sealed(bytes);
+    assert_eq!(report.verdict, Verdict::Ok);
+    assert_eq!(report.problems, ["meta page 1 is broken; meta page 0 names the tree"]);
 }
 
 /// `etcdutl snapshot restore --mark-compacted` leaves a pair without any value.
@@ -402,7 +442,9 @@ fn a_broken_inline_bucket_is_damage() {
     ] {
         let mut bytes = small();
         write_leaf(page_of(&mut bytes, 2), 2, 0, &[(b"key", &bucket_at(3), true), (b"meta", &value, true)]);
-        assert_damaged(&check_sealed(bytes), sentence);
+        let report = check_sealed(bytes);
+        assert_damaged(&report, sentence);
+        assert_eq!(report.contents, None);
     }
 }
 

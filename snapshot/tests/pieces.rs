@@ -97,3 +97,11 @@ fn empty_writes_change_nothing_and_bytes_are_counted() {
     assert_eq!(stream.bytes_so_far(), bytes.len() as u64);
     assert_eq!(stream.finish(), check(bytes));
 }
+
+#[test]
+fn a_check_can_be_handed_to_another_thread() {
+    let mut stream = StreamCheck::new();
+    stream.update(&FILES[4]);
+    let report = std::thread::spawn(move || stream.finish()).join().unwrap();
+    assert_eq!(report, check(&FILES[4]));
+}

@@ -20,5 +20,5 @@ mod views;
 pub use driver::{ByteStream, Created, Object, OpenUpload};
 pub use error::{StoreError, StoreErrorKind};
 pub use s3::{Addressing, ChecksumMode, ObjectLock, ObjectLockMode, S3Options, ServerSideEncryption};
-pub use upload::{ChecksumProof, Upload, UploadOptions, Uploaded};
+pub use upload::{AbortHandle, ChecksumProof, Upload, UploadOptions, Uploaded};
 pub use views::{Append, Read, Remove, Store};

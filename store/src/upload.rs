@@ -61,6 +61,20 @@ pub struct Upload {
     done: Vec<Part>,
 }
 
+/// The power to abort one upload.
+#[derive(Clone, Debug)]
+pub struct AbortHandle(Arc<dyn PartSink>);
+
+impl AbortHandle {
+    /// Leaves nothing of it behind. An upload that was completed or aborted before is no error.
+    ///
+    /// # Errors
+    /// The store refused or did not answer.
+    pub async fn abort(&self) -> Result<(), StoreError> {
+        self.0.abort().await
+    }
+}
+
 /// What a finished upload is, as the store itself says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uploaded {
@@ -142,6 +156,11 @@ impl Upload {
                 Err(error)
             }
         }
+    }
+
+    /// A way to abort it from elsewhere, after the upload itself was dropped.
+    pub fn abort_handle(&self) -> AbortHandle {
+        AbortHandle(Arc::clone(&self.sink))
     }
 
     /// Leaves nothing behind.

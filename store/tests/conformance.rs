@@ -21,10 +21,27 @@ async fn s3_keeps_the_contract() {
     let Ok(endpoint) = std::env::var("BRONZENAIL_LAB_S3_ENDPOINT") else {
         return skip("S3 conformance", "BRONZENAIL_LAB_S3_ENDPOINT names no server; tests/run starts one");
     };
-    let mut options = S3Options::new(std::env::var("BRONZENAIL_LAB_S3_BUCKET").unwrap());
+    let bucket = format!("conformance-{:08x}", rand::random::<u32>());
+    make_bucket(&endpoint, &bucket).await;
+    let mut options = S3Options::new(bucket);
     options.endpoint = Some(endpoint);
     let store = Store::s3(options).await.unwrap();
-    conformance::run_all(&store, &format!("suite-{:08x}", rand::random::<u32>())).await;
+    conformance::run_all(&store, "suite").await;
+}
+
+/// The store itself never makes one.
+async fn make_bucket(endpoint: &str, bucket: &str) {
+    let var = |name| std::env::var(name).expect("tests/run sets it beside the endpoint");
+    let (access, secret) = (var("BRONZENAIL_LAB_S3_ACCESS_KEY"), var("BRONZENAIL_LAB_S3_SECRET_KEY"));
+    let config = aws_sdk_s3::Config::builder()
+        .behavior_version_latest()
+        .region(aws_sdk_s3::config::Region::new("us-east-1"))
+        .endpoint_url(endpoint)
+        .force_path_style(true)
+        .credentials_provider(aws_credential_types::Credentials::new(access, secret, None, None, "the lab"))
+        .http_client(aws_smithy_http_client::Builder::new().build_http())
+        .build();
+    aws_sdk_s3::Client::from_conf(config).create_bucket().bucket(bucket).send().await.expect("a bucket can be made");
 }
 
 /// A driver that is not in this file would be tested by nobody.

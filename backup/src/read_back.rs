@@ -1,0 +1,175 @@
+//! Reading a stored backup again, as a stranger would, with a key that only this process has.
+//!
+//! Invariant: the bytes come from the store, through the same door as at a restore, and both digests must be those that
+//! passed when it was written. A connection that breaks is resumed where it broke.
+
+use std::io::{self, Read, Write};
+
+use bronzenail_format::{OneTimeIdentity, OpenError, OpenOptions, Opened, Sha256Digest, open};
+use bronzenail_store::{Append, StoreError, StoreErrorKind};
+use bytes::Bytes;
+use futures::StreamExt;
+use sha2::{Digest, Sha256};
+use tokio::sync::mpsc;
+
+use crate::error::{ReadBackError, RunError};
+
+const BUFFERS: usize = 8;
+/// Breaks in a row without a byte in between.
+const BREAKS_MAX: u32 = 5;
+
+/// What must come back.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    /// Bytes in the store.
+    pub stored_bytes: u64,
+    /// Their digest.
+    pub stored_sha256: Sha256Digest,
+    /// Bytes of the snapshot.
+    pub plain_bytes: u64,
+    /// Their digest.
+    pub plain_sha256: Sha256Digest,
+}
+
+/// Fetches `key`, opens it, and compares.
+///
+/// # Errors
+/// It cannot be fetched, cannot be opened, or is something else.
+pub async fn run(
+    store: &Append,
+    key: &str,
+    identity: &OneTimeIdentity,
+    expected: Expected,
+    mut progress: impl FnMut(u64),
+) -> Result<(), RunError> {
+    let (sender, receiver) = mpsc::channel(BUFFERS);
+    let identities = identity.identities();
+    let thread = tokio::task::spawn_blocking(move || {
+        let mut plain = HashSink { bytes: 0, hasher: Sha256::new() };
+        let stored = ChannelReader { channel: receiver, current: Bytes::new() };
+        let opened = open(stored, &mut plain, &identities, &OpenOptions::default());
+        (opened, plain.bytes, Sha256Digest(plain.hasher.finalize().into()))
+    });
+
+    let fetched = fetch(store, key, expected.stored_bytes, sender, &mut progress).await;
+    let (opened, plain_bytes, plain_sha256) = thread.await.map_err(RunError::Task)?;
+    // What could not be fetched cannot be opened: the first of the two is the reason.
+    fetched
+        .map_err(ReadBackError::Fetch)
+        .and_then(|()| compare(opened, plain_bytes, plain_sha256, expected))
+        .map_err(RunError::ReadBack)
+}
+
+fn compare(
+    opened: Result<Opened, OpenError>,
+    plain_bytes: u64,
+    plain_sha256: Sha256Digest,
+    expected: Expected,
+) -> Result<(), ReadBackError> {
+    let opened = opened.map_err(ReadBackError::Open)?;
+    let differs = |what: &str| Err(ReadBackError::Differs(what.to_owned()));
+    if (opened.stored_bytes, opened.stored_sha256) != (expected.stored_bytes, expected.stored_sha256) {
+        return differs("its stored bytes are not those that were sent");
+    }
+    if (plain_bytes, plain_sha256) != (expected.plain_bytes, expected.plain_sha256) {
+        return differs("it opens to another snapshot");
+    }
+    if !opened.encrypted {
+        return differs("it is not encrypted");
+    }
+    Ok(())
+}
+
+type Item = Result<Bytes, FetchFailed>;
+
+#[derive(Debug, thiserror::Error)]
+#[error("the fetch failed")]
+struct FetchFailed;
+
+/// Sends the object's bytes on, resuming after a break.
+async fn fetch(
+    store: &Append,
+    key: &str,
+    stored_bytes: u64,
+    sender: mpsc::Sender<Item>,
+    progress: &mut impl FnMut(u64),
+) -> Result<(), StoreError> {
+    let (mut bytes, mut breaks) = (0, 0);
+    loop {
+        let before = bytes;
+        match fetch_from(store, key, &mut bytes, &sender, progress).await {
+            // More or less than was stored is for the comparison to say.
+            Ok(()) if bytes >= stored_bytes || breaks >= BREAKS_MAX => return Ok(()),
+            Err(error) if breaks >= BREAKS_MAX || !can_resume(&error) => {
+                let _ = sender.send(Err(FetchFailed)).await;
+                return Err(error);
+            }
+            // Ended early, with an error or without: go on where it ended.
+            Ok(()) | Err(_) => {
+                breaks = if bytes > before { 1 } else { breaks + 1 };
+                tracing::info!(key, bytes, "the store broke off; resuming");
+            }
+        }
+    }
+}
+
+fn can_resume(error: &StoreError) -> bool {
+    matches!(error.kind(), StoreErrorKind::Network | StoreErrorKind::Stalled | StoreErrorKind::Unavailable)
+}
+
+async fn fetch_from(
+    store: &Append,
+    key: &str,
+    bytes: &mut u64,
+    sender: &mpsc::Sender<Item>,
+    progress: &mut impl FnMut(u64),
+) -> Result<(), StoreError> {
+    let mut stream = store.read(key, *bytes).await?;
+    while let Some(chunk) = stream.next().await {
+        let chunk = chunk?;
+        *bytes += chunk.len() as u64;
+        if sender.send(Ok(chunk)).await.is_err() {
+            // The opening side has seen enough; it says why.
+            *bytes = u64::MAX;
+            return Ok(());
+        }
+        progress(*bytes);
+    }
+    Ok(())
+}
+
+struct ChannelReader {
+    channel: mpsc::Receiver<Item>,
+    current: Bytes,
+}
+
+impl Read for ChannelReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.current.is_empty() {
+            match self.channel.blocking_recv() {
+                Some(bytes) => self.current = bytes.map_err(io::Error::other)?,
+                None => return Ok(0),
+            }
+        }
+        let bytes = self.current.len().min(buffer.len());
+        buffer[..bytes].copy_from_slice(&self.current.split_to(bytes));
+        Ok(bytes)
+    }
+}
+
+struct HashSink {
+    bytes: u64,
+    hasher: Sha256,
+}
+
+impl Write for HashSink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes += bytes.len() as u64;
+        self.hasher.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,62 @@
+//! Logging to standard error.
+//!
+//! Invariant: whatever the level, only our own crates may speak above `warn`. The traces of the SDK and of the HTTP stack
+//! carry headers, and with them session tokens and signatures. `RUST_LOG` is not read for the same reason.
+
+use std::io::IsTerminal;
+use std::str::FromStr;
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// How much is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level(LevelFilter);
+
+impl FromStr for Level {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(Self(match text {
+            "error" => LevelFilter::ERROR,
+            "warn" => LevelFilter::WARN,
+            "info" => LevelFilter::INFO,
+            "debug" => LevelFilter::DEBUG,
+            "trace" => LevelFilter::TRACE,
+            _ => return Err(format!("`{text}` is not one of error, warn, info, debug, trace")),
+        }))
+    }
+}
+
+fn targets(level: Level) -> Targets {
+    Targets::new().with_default(level.0.min(LevelFilter::WARN)).with_target("bronzenail", level.0)
+}
+
+/// Starts logging. A second call changes nothing.
+pub fn start(level: Level) {
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colour).with_target(false);
+    let _ = tracing_subscriber::registry().with(lines).with(targets(level)).try_init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing::Level as L;
+
+    #[test]
+    fn at_no_level_do_dependencies_speak_above_warn() {
+        for level in ["error", "warn", "info", "debug", "trace"] {
+            let targets = targets(level.parse().unwrap());
+            for target in ["aws_sdk_s3", "aws_config", "hyper_util", "h2", "tonic", "rustls", "reqwest"] {
+                assert!(!targets.would_enable(target, &L::INFO), "{target} at {level}");
+            }
+        }
+        let targets = targets("trace".parse().unwrap());
+        assert!(targets.would_enable("bronzenail_store::s3", &L::TRACE));
+        assert!(targets.would_enable("aws_config", &L::WARN));
+        assert!("loud".parse::<Level>().is_err());
+    }
+}

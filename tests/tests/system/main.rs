@@ -1,0 +1,5 @@
+//! Whole-system tests: the real program as a process, before emulated nodes and real stores.
+//!
+//! One binary, so that it is linked once. Tests that cover a public failure story begin with its number.
+
+mod main_job;
