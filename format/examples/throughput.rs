@@ -33,7 +33,7 @@ fn main() {
     let one_time = OneTimeIdentity::generate();
     let recipients = Recipients::parse([("example", a_recipient().as_str())]).unwrap();
     let mut stored = Vec::new();
-    for (level, workers) in [(1, 0), (3, 0), (3, 1), (3, 2), (9, 2)] {
+    for (level, workers) in [(1, 0), (3, 0), (3, 1), (3, 2)] {
         let options = SealOptions { recipients: &recipients, one_time: Some(&one_time), level, workers };
         let seconds = best_seconds(|| {
             stored.clear();

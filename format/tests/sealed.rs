@@ -261,14 +261,13 @@ fn levels_out_of_range_are_refused_before_a_byte_is_read() {
 #[test]
 fn b67_our_highest_level_stays_within_default_windows() {
     let (key, public) = a_key();
+    // Longer than the window, so that all of it is needed.
     let plain = some_bytes(9 * 1024 * 1024);
-    for workers in [0, 2] {
-        let (stored, _) = sealed(&plain, &public, LEVEL_MAX, workers);
-        let identities = Identities::parse("a test", &key).unwrap();
-        let strict = OpenOptions { window_log_max: 23 };
-        let opened = open(stored.as_slice(), io::sink(), &identities, &strict).unwrap();
-        assert_eq!(opened.plain_bytes, plain.len() as u64, "{workers} workers");
-    }
+    let (stored, _) = sealed(&plain, &public, LEVEL_MAX, 2);
+    let identities = Identities::parse("a test", &key).unwrap();
+    let strict = OpenOptions { window_log_max: 23 };
+    let opened = open(stored.as_slice(), io::sink(), &identities, &strict).unwrap();
+    assert_eq!(opened.plain_bytes, plain.len() as u64);
 }
 
 #[test]
@@ -506,7 +505,7 @@ fn a_sink_that_fails_when_flushed_has_failed() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn what_goes_in_comes_out(plain in proptest::collection::vec(any::<u8>(), 0..200_000), workers in 0u32..3) {
