@@ -209,7 +209,7 @@ fn build(package: &str) -> io::Result<PathBuf> {
         Some(profile) => drop(command.args(["--profile", profile])),
     }
     // Build scripts (ring's) look at what cargo sets for this test's own package, and would build everything again.
-    let own = ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_CRATE_", "CARGO_BIN_", "CARGO_PRIMARY_"];
+    let own = ["OUT_DIR", "CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_CRATE_", "CARGO_BIN_", "CARGO_PRIMARY_"];
     for (name, _) in std::env::vars_os() {
         if own.iter().any(|start| name.to_string_lossy().starts_with(start)) {
             command.env_remove(name);
