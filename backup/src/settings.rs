@@ -237,7 +237,14 @@ pub static SETTINGS: &[Setting] = &[
         "N",
         "Parts sent at once, each held in memory [default: 1]",
     ),
-    setting(HOW, "level", "BRONZENAIL_LEVEL", Kind::Text, "N", "zstd level, 1 to 19 [default: 3]"),
+    setting(
+        HOW,
+        "level",
+        "BRONZENAIL_LEVEL",
+        Kind::Text,
+        "N",
+        "zstd level, 1 to 19; those above 9 need up to 200 MiB of memory [default: 3]",
+    ),
     setting(
         HOW,
         "workers",
