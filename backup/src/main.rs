@@ -75,19 +75,8 @@ fn runtime() -> Result<tokio::runtime::Runtime, RunError> {
 async fn run_until_signal(config: Config, talk: &Talk) -> Result<Outcome, RunError> {
     let progress = if talk.quiet { Progress::none() } else { Progress::for_stderr(talk.format) };
     let interrupt = Interrupt::default();
-    let signal = name_of_signal();
-    let ended = {
-        let running = run::run(config, &progress, &interrupt, Utc::now);
-        tokio::pin!(running, signal);
-        tokio::select! {
-            ended = &mut running => ended,
-            // In the middle of the commit the shortest way out is through.
-            name = &mut signal => if interrupt.is_committing() { running.await } else { Err(RunError::Interrupted(name)) },
-        }
-    };
-    if matches!(ended, Err(RunError::Interrupted(_))) {
-        interrupt.abort().await;
-    }
+    let running = run::run(config, &progress, &interrupt, &Utc::now);
+    let ended = interrupt.guard(running, name_of_signal()).await;
     progress.finish();
     ended
 }
@@ -99,10 +88,19 @@ async fn name_of_signal() -> &'static str {
         // Without handlers the signals end the process the hard way; the manifest is still the last thing written.
         return std::future::pending().await;
     };
-    tokio::select! {
+    let name = tokio::select! {
         _ = terminate.recv() => "SIGTERM",
         _ = interrupt.recv() => "SIGINT",
-    }
+    };
+    // Who asks twice does not want to wait for the store.
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        std::process::exit(Exit::Interrupted.code().into());
+    });
+    name
 }
 
 fn tell(outcome: &Outcome, talk: &Talk) {
