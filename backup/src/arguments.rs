@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use bronzenail_cli::config::{Flags, Kind};
-use bronzenail_cli::exit::EXIT_CODES_HELP;
+use bronzenail_cli::{Exit, exit};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use crate::settings::SETTINGS;
+use crate::settings::{SETTINGS, described};
+
+/// How a run can end.
+const EXITS: [Exit; 4] = [Exit::Done, Exit::Failed, Exit::Usage, Exit::Interrupted];
 
 /// What was typed.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +34,7 @@ pub fn command() -> Command {
              Without a subcommand it does what `run` does, if the environment of siderolabs/talos-backup or its own \
              says what: replacing the image in a CronJob is enough.",
         )
-        .after_help(EXIT_CODES_HELP)
+        .after_help(exit::help(&EXITS))
         .subcommand(run_command())
 }
 
@@ -41,15 +44,14 @@ fn run_command() -> Command {
         .after_help(format!(
             "Flags come before the environment, the environment before the file. S3 credentials come from the AWS SDK's own \
              chain (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, profile, web identity, instance metadata), never from a flag.\n\n\
-             {EXIT_CODES_HELP}"
+             {}",
+            exit::help(&EXITS)
         ))
         .arg(Arg::new("config").long("config").value_name("PATH").env("BRONZENAIL_CONFIG").help("TOML file; its keys are the names of the flags").help_heading("Output"))
         .arg(Arg::new("print-config").long("print-config").action(ArgAction::SetTrue).help("Print the settings in force and where each came from, and end").help_heading("Output"));
     for setting in SETTINGS {
-        let help = match setting.legacy {
-            Some(legacy) => format!("{} [env: {}, {}]", setting.help, setting.env, legacy.env),
-            None => format!("{} [env: {}]", setting.help, setting.env),
-        };
+        let variables = setting.legacy.iter().fold(setting.env.to_owned(), |text, legacy| text + ", " + legacy.env);
+        let help = format!("{} [env: {variables}]", described(setting));
         let arg = Arg::new(setting.name).long(setting.name).help(help).help_heading(setting.heading);
         command = command.arg(match setting.kind {
             Kind::Switch => arg.action(ArgAction::SetTrue),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use bronzenail_cli::log::Level;
+use bronzenail_cli::log::{Format, Level};
 use bronzenail_cli::{ConfigError, Values, termination};
 use bronzenail_format::seal::{LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN};
 use bronzenail_format::{ClusterName, Prefix, Recipients};
@@ -102,6 +102,8 @@ pub struct Talk {
     pub quiet: bool,
     /// How much is logged.
     pub log: Level,
+    /// How it is logged.
+    pub format: Format,
     /// Kubernetes' file.
     pub termination_log: PathBuf,
 }
@@ -112,19 +114,27 @@ impl Talk {
     /// # Errors
     /// A value that cannot be used.
     pub fn from_values(values: &Values) -> Result<Self, RunError> {
-        let log = values.with("log", Level::from_str)?.unwrap_or_else(Self::warn);
-        let termination_log = values.text("termination-log").unwrap_or(termination::DEFAULT_PATH).into();
-        Ok(Self { json: values.switch("json")?, quiet: values.switch("quiet")?, log, termination_log })
-    }
-
-    fn warn() -> Level {
-        Level::from_str("warn").expect("a name of the list")
+        let default = Self::default();
+        Ok(Self {
+            json: values.switch("json")?,
+            quiet: values.switch("quiet")?,
+            log: values.with("log", Level::from_str)?.unwrap_or(default.log),
+            format: values.with("log-format", Format::from_str)?.unwrap_or(default.format),
+            termination_log: values.text("termination-log").map_or(default.termination_log, PathBuf::from),
+        })
     }
 }
 
+/// What holds until the settings are read, and so for what is wrong with them.
 impl Default for Talk {
     fn default() -> Self {
-        Self { json: false, quiet: false, log: Self::warn(), termination_log: termination::DEFAULT_PATH.into() }
+        Self {
+            json: false,
+            quiet: false,
+            log: Level::from_str("warn").expect("a name of the list"),
+            format: Format::Text,
+            termination_log: termination::DEFAULT_PATH.into(),
+        }
     }
 }
 
@@ -155,7 +165,7 @@ impl Config {
     /// The first setting that cannot be used.
     pub fn build(values: &Values, env: Env<'_>, now: DateTime<Utc>) -> Result<Self, RunError> {
         let notes = legacy_switches(env)?;
-        let target = target(values, now)?;
+        let target = target(values, env, now)?;
         let recipients = recipients(values)?;
         let upload = upload(values)?;
         let compression = compression(values)?;
@@ -189,12 +199,11 @@ fn explained(error: &bronzenail_format::NameError) -> String {
 
 /// talos-backup's switches that mean something else here, or nothing.
 fn legacy_switches(env: Env<'_>) -> Result<Vec<String>, RunError> {
-    let is = |name: &str, expected: &str| {
-        env(name)
-            .and_then(|value| value.into_string().ok())
-            .is_some_and(|value| value.trim().eq_ignore_ascii_case(expected))
+    let is = |name: &str, expected: &[&str]| {
+        let value = env(name).and_then(|value| value.into_string().ok()).unwrap_or_default();
+        expected.contains(&value.trim().to_ascii_lowercase().as_str())
     };
-    if is("DISABLE_ENCRYPTION", "true") || is("DISABLE_ENCRYPTION", "1") {
+    if is("DISABLE_ENCRYPTION", &["true", "1", "yes", "on"]) {
         return Err(usage(
             "DISABLE_ENCRYPTION=true: encryption cannot be turned off",
             "an etcd snapshot holds every Secret of the cluster; unset the variable and set AGE_X25519_PUBLIC_KEY to the public \
@@ -202,15 +211,15 @@ fn legacy_switches(env: Env<'_>) -> Result<Vec<String>, RunError> {
         ));
     }
     let mut notes = Vec::new();
-    if is("ENABLE_COMPRESSION", "false") || is("ENABLE_COMPRESSION", "0") {
+    if is("ENABLE_COMPRESSION", &["false", "0", "no", "off"]) {
         notes.push("ENABLE_COMPRESSION=false has no effect: backups are always compressed".to_owned());
     }
     Ok(notes)
 }
 
-fn target(values: &Values, now: DateTime<Utc>) -> Result<Target, RunError> {
+fn target(values: &Values, env: Env<'_>, now: DateTime<Utc>) -> Result<Target, RunError> {
     match (values.text("bucket"), values.text("dir")) {
-        (Some(bucket), None) => Ok(Target::S3(Box::new(s3(values, bucket, now)?))),
+        (Some(bucket), None) => Ok(Target::S3(Box::new(s3(values, bucket, env, now)?))),
         (None, Some(dir)) if !dir.is_empty() => Ok(Target::Directory(dir.into())),
         (Some(_), Some(_)) => {
             let origins: Vec<String> =
@@ -224,10 +233,10 @@ fn target(values: &Values, now: DateTime<Utc>) -> Result<Target, RunError> {
     }
 }
 
-fn s3(values: &Values, bucket: &str, now: DateTime<Utc>) -> Result<S3Options, RunError> {
+fn s3(values: &Values, bucket: &str, env: Env<'_>, now: DateTime<Utc>) -> Result<S3Options, RunError> {
     let mut options = S3Options::new(bucket);
     options.endpoint = values.text("s3-endpoint").map(str::to_owned);
-    options.region = values.text("s3-region").map(str::to_owned);
+    options.region = values.text("s3-region").map(str::to_owned).or_else(|| region_beside_an_empty_one(env, &options));
     options.storage_class = values.text("s3-storage-class").map(str::to_owned);
     if let Some(addressing) = values.with("s3-addressing", addressing)? {
         options.addressing = addressing;
@@ -248,6 +257,16 @@ fn s3(values: &Values, bucket: &str, now: DateTime<Utc>) -> Result<S3Options, Ru
     options.reply_timeout = values.duration("s3-reply-timeout", options.reply_timeout)?;
     options.attempts_max = number(values, "s3-attempts", 1..=100)?.unwrap_or(options.attempts_max);
     Ok(options)
+}
+
+/// An empty AWS_REGION is an unset one. The SDK would take it for a region whose name is nothing.
+fn region_beside_an_empty_one(env: Env<'_>, options: &S3Options) -> Option<String> {
+    let text = |name: &str| env(name).and_then(|value| value.into_string().ok()).map(|text| text.trim().to_owned());
+    if text("AWS_REGION")?.is_empty() {
+        let other = text("AWS_DEFAULT_REGION").filter(|region| !region.is_empty());
+        return other.or_else(|| options.endpoint.is_some().then(|| "us-east-1".to_owned()));
+    }
+    None
 }
 
 fn addressing(text: &str) -> Result<Addressing, String> {
@@ -302,13 +321,14 @@ where
 
 fn recipients(values: &Values) -> Result<Recipients, RunError> {
     let mut sources = Vec::new();
-    if let Some(origin) = values.origin("recipient") {
-        let origin = origin.to_string();
-        // Each by itself: a flag has no lines to count.
-        sources.extend(values.list("recipient").iter().map(|text| (origin.clone(), text.clone())));
+    for (text, origin) in values.list("recipient") {
+        // Each by itself: a flag has no lines to count. Blanks part age's keys; in an SSH key they are part of it.
+        let all_age = text.split_whitespace().all(|word| word.starts_with("age1"));
+        let keys: Vec<&str> = if all_age { text.split_whitespace().collect() } else { vec![text] };
+        sources.extend(keys.into_iter().map(|key| (origin.to_string(), key.to_owned())));
     }
-    for path in values.list("recipients-file") {
-        sources.push((path.clone(), read("the recipients file", path)?));
+    for (path, _) in values.list("recipients-file") {
+        sources.push((path.to_owned(), read("the recipients file", path)?));
     }
     Ok(Recipients::parse(sources.iter().map(|(name, text)| (name.as_str(), text.as_str())))?)
 }
@@ -330,6 +350,15 @@ fn compression(values: &Values) -> Result<Compression, RunError> {
     Ok(Compression { level, workers })
 }
 
+/// One endpoint, or several parted by blanks.
+fn endpoints(text: &str) -> Result<Vec<Endpoint>, String> {
+    let parse = |word: &str| {
+        word.parse::<Endpoint>()
+            .map_err(|error| format!("{error}; write 10.0.0.2, cp-1.example.org:50000 or [fd00::2]:50000"))
+    };
+    text.split_whitespace().map(parse).collect()
+}
+
 fn talos(values: &Values, env: Env<'_>, now: DateTime<Utc>) -> Result<TalosOptions, RunError> {
     let node = values.with("node", |text| {
         text.parse::<Node>().map_err(|error| match error.hint() {
@@ -337,17 +366,7 @@ fn talos(values: &Values, env: Env<'_>, now: DateTime<Utc>) -> Result<TalosOptio
             None => error.to_string(),
         })
     })?;
-    let mut endpoints = Vec::new();
-    for text in values.list("endpoint") {
-        let origin = values.origin("endpoint").map(ToString::to_string).unwrap_or_default();
-        let wrong = |error| {
-            usage(
-                format!("{origin}: {error}"),
-                "an endpoint looks like 10.0.0.2, cp-1.example.org:50000 or [fd00::2]:50000",
-            )
-        };
-        endpoints.push(text.parse::<Endpoint>().map_err(wrong)?);
-    }
+    let endpoints: Vec<Endpoint> = values.each("endpoint", endpoints)?.into_iter().flatten().collect();
 
     let config = TalosConfig::load(values.text("talosconfig").map(Path::new), env).map_err(RunError::from)?;
     let mut context = config.context(values.text("context")).map_err(RunError::from)?;

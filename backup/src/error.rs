@@ -2,6 +2,7 @@
 
 use bronzenail_cli::{ConfigError, Exit};
 use bronzenail_format::{NameError, OpenError, PrefixError, RecipientError, SealError};
+use bronzenail_snapshot::Verdict;
 use bronzenail_store::{StoreError, StoreErrorKind};
 use bronzenail_talos::{ConfigError as TalosConfigError, TalosError};
 
@@ -46,8 +47,16 @@ pub enum RunError {
     /// Talos did not give a snapshot.
     #[error("could not take the snapshot")]
     Talos(#[source] Box<TalosError>),
+    /// Several endpoints were tried, and none gave one.
+    #[error("none of the endpoints gave a snapshot: {reasons}")]
+    NoSnapshot {
+        /// Each endpoint with its own reason.
+        reasons: String,
+        /// What to do about them.
+        hint: Option<String>,
+    },
     /// What came is no whole snapshot.
-    #[error("the node sent a snapshot that is not whole, so nothing was stored")]
+    #[error("what the node sent is not proven to be a whole snapshot, so nothing was stored")]
     NotProven {
         /// The verdict, and details.
         #[source]
@@ -59,15 +68,38 @@ pub enum RunError {
     /// The store, before anything was visible.
     #[error("could not store the backup")]
     Store(#[source] StoreError),
+    /// Every name that was tried is taken.
+    #[error("no name for a backup of {cluster} is free: {names} were tried")]
+    NoName {
+        /// The cluster.
+        cluster: String,
+        /// How many.
+        names: usize,
+    },
     /// The stored object cannot be read back.
-    #[error("the stored backup could not be read back, so it was not committed")]
-    ReadBack(#[source] ReadBackError),
+    #[error("{key} was stored but could not be read back, so it is not a backup")]
+    ReadBack {
+        /// The object.
+        key: String,
+        /// Why.
+        #[source]
+        source: ReadBackError,
+    },
     /// The manifest could not be written.
-    #[error("the backup is stored, but could not be committed")]
-    Commit(#[source] StoreError),
+    #[error("{key} was stored but could not be committed")]
+    Commit {
+        /// The object.
+        key: String,
+        /// Why.
+        #[source]
+        source: StoreError,
+    },
     /// A signal came.
     #[error("interrupted by {0}")]
     Interrupted(&'static str),
+    /// A signal came while the manifest was being written, and the store did not answer in time.
+    #[error("interrupted by {0} in the middle of the commit, so whether the backup was made is not known")]
+    InterruptedCommit(&'static str),
     /// A defect of ours.
     #[error("an inner task ended early")]
     Task(#[source] tokio::task::JoinError),
@@ -79,8 +111,8 @@ pub enum RunError {
 pub struct NotProven {
     /// How many bytes came.
     pub bytes: u64,
-    /// The verdict in words.
-    pub verdict: String,
+    /// The verdict.
+    pub verdict: Verdict,
     /// Details, or nothing.
     pub details: String,
 }
@@ -111,16 +143,12 @@ impl RunError {
             Self::Recipients(error) => Some(error.hint().to_owned()),
             Self::TalosConfig(error) => error.hint(),
             Self::Talos(error) => error.hint(),
-            Self::NotProven { .. } => Some(
-                "Talos reports a snapshot that was cut short as success; look at etcd's log on the node and run again"
-                    .to_owned(),
-            ),
-            Self::Store(error) | Self::ReadBack(ReadBackError::Fetch(error)) | Self::Commit(error) => {
-                error.hint().map(str::to_owned)
-            }
-            Self::ReadBack(_) => {
-                Some("the data object without a manifest is not a backup; do not trust this store".to_owned())
-            }
+            Self::NoSnapshot { hint, .. } => hint.clone(),
+            Self::NotProven { source } => Some(verdict_hint(source.verdict).to_owned()),
+            Self::Store(error) | Self::Commit { source: error, .. } => error.hint().map(str::to_owned),
+            Self::ReadBack { source, .. } => Some(read_back_hint(source)),
+            Self::InterruptedCommit(_) => Some("if the object has a manifest beside it, it is a backup".to_owned()),
+            Self::NoName { .. } => Some("is the clock of this machine standing still?".to_owned()),
             Self::File { .. } | Self::Seal(_) | Self::Interrupted(_) | Self::Task(_) => None,
         }
     }
@@ -132,8 +160,42 @@ impl RunError {
             Self::Recipients(_) | Self::TalosConfig(_) => Exit::Usage,
             Self::Talos(error) if matches!(**error, TalosError::Config(_) | TalosError::Node(_)) => Exit::Usage,
             Self::Store(error) if error.kind() == StoreErrorKind::Config => Exit::Usage,
-            Self::Interrupted(_) => Exit::Interrupted,
+            Self::Interrupted(_) | Self::InterruptedCommit(_) => Exit::Interrupted,
             _ => Exit::Failed,
+        }
+    }
+}
+
+fn verdict_hint(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::HashMismatch => {
+            "bytes changed between etcd and here; run again, and if it happens again, suspect the node's memory"
+        }
+        Verdict::StructurallyDamaged => {
+            "the database of that member is damaged: take the snapshot from another one with --node, and replace that member"
+        }
+        Verdict::TooLargeToJudge => {
+            "a part of it is larger than this program can check in bounded memory; please report it"
+        }
+        _ => {
+            "Talos reports a snapshot that was cut short as success: look at etcd's log on the node, then run again or name \
+             another node with --node"
+        }
+    }
+}
+
+fn read_back_hint(error: &ReadBackError) -> String {
+    let orphan = "the object stays where it is, but no listing shows it as a backup";
+    match error {
+        ReadBackError::Fetch(error) if error.kind() == StoreErrorKind::Denied => {
+            format!("reading back needs s3:GetObject (see docs/permissions), or give --no-read-back; {orphan}")
+        }
+        ReadBackError::Fetch(error) => match error.hint() {
+            Some(hint) => format!("{hint}; {orphan}"),
+            None => orphan.to_owned(),
+        },
+        ReadBackError::Open(_) | ReadBackError::Differs(_) => {
+            format!("the store does not give back what it was given: do not trust it; {orphan}")
         }
     }
 }

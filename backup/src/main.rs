@@ -10,8 +10,7 @@ use bronzenail_backup::outcome::{Outcome, failure_json, failure_line};
 use bronzenail_backup::run::{self, Interrupt};
 use bronzenail_backup::settings::SETTINGS;
 use bronzenail_cli::progress::Progress;
-use bronzenail_cli::report::error_text;
-use bronzenail_cli::{Exit, Values, log, termination};
+use bronzenail_cli::{Exit, Values, log, output, termination};
 use chrono::Utc;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -41,9 +40,9 @@ fn env(name: &str) -> Option<OsString> {
 fn program(arguments: &Arguments, talk: &mut Talk) -> Result<(), RunError> {
     let values = config::values(arguments, &env)?;
     *talk = Talk::from_values(&values)?;
-    log::start(talk.log);
+    log::start(talk.log, talk.format);
     if arguments.print_config {
-        print(&values.to_toml(SETTINGS));
+        output::data(&values.to_toml(SETTINGS));
         return Ok(());
     }
     refuse_bare_call(arguments, &values)?;
@@ -74,21 +73,10 @@ fn runtime() -> Result<tokio::runtime::Runtime, RunError> {
 }
 
 async fn run_until_signal(config: Config, talk: &Talk) -> Result<Outcome, RunError> {
-    let progress = if talk.quiet { Progress::none() } else { Progress::for_stderr() };
+    let progress = if talk.quiet { Progress::none() } else { Progress::for_stderr(talk.format) };
     let interrupt = Interrupt::default();
-    let signal = name_of_signal();
-    let ended = {
-        let running = run::run(config, &progress, &interrupt, Utc::now);
-        tokio::pin!(running, signal);
-        tokio::select! {
-            ended = &mut running => ended,
-            // In the middle of the commit the shortest way out is through.
-            name = &mut signal => if interrupt.is_committing() { running.await } else { Err(RunError::Interrupted(name)) },
-        }
-    };
-    if matches!(ended, Err(RunError::Interrupted(_))) {
-        interrupt.abort().await;
-    }
+    let running = run::run(config, &progress, &interrupt, &Utc::now);
+    let ended = interrupt.guard(running, name_of_signal()).await;
     progress.finish();
     ended
 }
@@ -100,31 +88,34 @@ async fn name_of_signal() -> &'static str {
         // Without handlers the signals end the process the hard way; the manifest is still the last thing written.
         return std::future::pending().await;
     };
-    tokio::select! {
+    let name = tokio::select! {
         _ = terminate.recv() => "SIGTERM",
         _ = interrupt.recv() => "SIGINT",
-    }
+    };
+    // Who asks twice does not want to wait for the store.
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        std::process::exit(Exit::Interrupted.code().into());
+    });
+    name
 }
 
 fn tell(outcome: &Outcome, talk: &Talk) {
     if talk.json {
-        print(&format!("{:#}\n", outcome.to_json()));
+        output::data(&format!("{:#}\n", outcome.to_json()));
     } else {
-        print(&outcome.to_text());
+        output::data(&outcome.to_text());
     }
     termination::write(&talk.termination_log, &outcome.to_line());
 }
 
 fn tell_failure(error: &RunError, talk: &Talk) {
     if talk.json {
-        print(&format!("{:#}\n", failure_json(error)));
+        output::data(&format!("{:#}\n", failure_json(error)));
     }
-    eprint!("{}", error_text(error, error.hint().as_deref()));
+    output::failure(error, error.hint().as_deref(), talk.format);
     termination::write(&talk.termination_log, &failure_line(error));
-}
-
-/// A reader that went away is no failure of the backup.
-fn print(text: &str) {
-    use std::io::Write;
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }

@@ -57,7 +57,7 @@ pub async fn run(
     fetched
         .map_err(ReadBackError::Fetch)
         .and_then(|()| compare(opened, plain_bytes, plain_sha256, expected))
-        .map_err(RunError::ReadBack)
+        .map_err(|source| RunError::ReadBack { key: key.to_owned(), source })
 }
 
 fn compare(

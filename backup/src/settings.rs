@@ -11,11 +11,15 @@ const fn setting(
     value: &'static str,
     help: &'static str,
 ) -> Setting {
-    Setting { name, env, legacy: None, kind, value, help, heading }
+    Setting { name, env, legacy: &[], kind, default: None, value, help, heading }
 }
 
-const fn also(setting: Setting, legacy: Option<Legacy>) -> Setting {
+const fn also(setting: Setting, legacy: &'static [Legacy]) -> Setting {
     Setting { legacy, ..setting }
+}
+
+const fn or(setting: Setting, default: &'static str) -> Setting {
+    Setting { default: Some(default), ..setting }
 }
 
 const WHAT: &str = "What and where";
@@ -36,11 +40,11 @@ pub static SETTINGS: &[Setting] = &[
             "NAME",
             "Name of the cluster; the talosconfig's context if not given",
         ),
-        Legacy::same("CLUSTER_NAME"),
+        &[Legacy::same("CLUSTER_NAME")],
     ),
     also(
         setting(WHAT, "bucket", "BRONZENAIL_BUCKET", Kind::Text, "NAME", "S3 bucket, the name alone"),
-        Legacy::same("BUCKET"),
+        &[Legacy::same("BUCKET")],
     ),
     setting(WHAT, "dir", "BRONZENAIL_DIR", Kind::Text, "PATH", "Store into a directory instead of a bucket"),
     also(
@@ -52,7 +56,7 @@ pub static SETTINGS: &[Setting] = &[
             "FOLDER",
             "Folder in the bucket or directory; below it, each cluster has one of its own",
         ),
-        Legacy::same("S3_PREFIX"),
+        &[Legacy::same("S3_PREFIX")],
     ),
     setting(WHAT, "label", "BRONZENAIL_LABEL", Kind::Text, "TEXT", "Free text for the manifest, such as pre-upgrade"),
     also(
@@ -64,7 +68,7 @@ pub static SETTINGS: &[Setting] = &[
             "KEY",
             "Public key that can open the backup: age1..., ssh-ed25519 ..., ssh-rsa ...; repeatable",
         ),
-        Legacy::same("AGE_X25519_PUBLIC_KEY"),
+        &[Legacy::same("AGE_X25519_PUBLIC_KEY"), Legacy::same("AGE_RECIPIENT_PUBLIC_KEY")],
     ),
     setting(
         KEYS,
@@ -106,41 +110,47 @@ pub static SETTINGS: &[Setting] = &[
         "ADDRESS",
         "Node to take the snapshot from; chosen among the members if not given",
     ),
-    setting(
-        TALOS,
-        "connect-timeout",
-        "BRONZENAIL_CONNECT_TIMEOUT",
-        Kind::Text,
-        "DURATION",
-        "Per endpoint [default: 10s]",
+    or(setting(TALOS, "connect-timeout", "BRONZENAIL_CONNECT_TIMEOUT", Kind::Text, "DURATION", "Per endpoint"), "10s"),
+    or(
+        setting(
+            TALOS,
+            "first-byte-timeout",
+            "BRONZENAIL_FIRST_BYTE_TIMEOUT",
+            Kind::Text,
+            "DURATION",
+            "Until the snapshot begins",
+        ),
+        "60s",
     ),
-    setting(
-        TALOS,
-        "first-byte-timeout",
-        "BRONZENAIL_FIRST_BYTE_TIMEOUT",
-        Kind::Text,
-        "DURATION",
-        "Until the snapshot begins [default: 60s]",
-    ),
-    setting(
-        TALOS,
-        "idle-timeout",
-        "BRONZENAIL_IDLE_TIMEOUT",
-        Kind::Text,
-        "DURATION",
-        "How long the snapshot may pause [default: 60s]",
+    or(
+        setting(
+            TALOS,
+            "idle-timeout",
+            "BRONZENAIL_IDLE_TIMEOUT",
+            Kind::Text,
+            "DURATION",
+            "How long the snapshot may pause",
+        ),
+        "60s",
     ),
     also(
         setting(S3, "s3-endpoint", "BRONZENAIL_S3_ENDPOINT", Kind::Text, "URL", "Store that is not AWS"),
-        Legacy::same("CUSTOM_S3_ENDPOINT"),
+        &[
+            Legacy { env: "CUSTOM_S3_ENDPOINT", convert: with_scheme },
+            Legacy::same("AWS_ENDPOINT_URL_S3"),
+            Legacy::same("AWS_ENDPOINT_URL"),
+        ],
     ),
-    setting(
-        S3,
-        "s3-region",
-        "BRONZENAIL_S3_REGION",
-        Kind::Text,
-        "REGION",
-        "Else AWS_REGION, the profile, or us-east-1 for a custom endpoint",
+    also(
+        setting(
+            S3,
+            "s3-region",
+            "BRONZENAIL_S3_REGION",
+            Kind::Text,
+            "REGION",
+            "Region; if not given, the profile's, or us-east-1 for a custom endpoint",
+        ),
+        &[Legacy::same("AWS_REGION")],
     ),
     also(
         setting(
@@ -149,9 +159,9 @@ pub static SETTINGS: &[Setting] = &[
             "BRONZENAIL_S3_ADDRESSING",
             Kind::Text,
             "STYLE",
-            "auto, path or virtual-host [default: auto, path for custom endpoints and dotted buckets]",
+            "auto, path or virtual-host; auto is path for custom endpoints and dotted buckets",
         ),
-        Some(Legacy { env: "USE_PATH_STYLE", convert: path_style }),
+        &[Legacy { env: "USE_PATH_STYLE", convert: path_style }],
     ),
     setting(
         S3,
@@ -167,7 +177,7 @@ pub static SETTINGS: &[Setting] = &[
         "BRONZENAIL_S3_CHECKSUMS",
         Kind::Text,
         "MODE",
-        "when-required or when-supported [default: when-required; AWS_REQUEST_CHECKSUM_CALCULATION counts]",
+        "when-required or when-supported; if not given, AWS_REQUEST_CHECKSUM_CALCULATION, or when-required",
     ),
     setting(
         S3,
@@ -210,48 +220,60 @@ pub static SETTINGS: &[Setting] = &[
         "",
         "Put a legal hold on the backup",
     ),
-    setting(S3, "s3-connect-timeout", "BRONZENAIL_S3_CONNECT_TIMEOUT", Kind::Text, "DURATION", "[default: 10s]"),
-    setting(
-        S3,
-        "s3-idle-timeout",
-        "BRONZENAIL_S3_IDLE_TIMEOUT",
-        Kind::Text,
-        "DURATION",
-        "How long no byte may move [default: 60s]",
+    or(
+        setting(
+            S3,
+            "s3-connect-timeout",
+            "BRONZENAIL_S3_CONNECT_TIMEOUT",
+            Kind::Text,
+            "DURATION",
+            "Per connection to the store",
+        ),
+        "10s",
     ),
-    setting(
-        S3,
-        "s3-reply-timeout",
-        "BRONZENAIL_S3_REPLY_TIMEOUT",
-        Kind::Text,
-        "DURATION",
-        "How long the store may think over a request [default: 5m]",
+    or(
+        setting(
+            S3,
+            "s3-idle-timeout",
+            "BRONZENAIL_S3_IDLE_TIMEOUT",
+            Kind::Text,
+            "DURATION",
+            "How long no byte may move",
+        ),
+        "60s",
     ),
-    setting(S3, "s3-attempts", "BRONZENAIL_S3_ATTEMPTS", Kind::Text, "N", "How often a request is sent [default: 6]"),
-    setting(S3, "part-size", "BRONZENAIL_PART_SIZE", Kind::Text, "SIZE", "Of an upload, 5MiB or more [default: 8MiB]"),
-    setting(
-        S3,
-        "parts-in-flight",
-        "BRONZENAIL_PARTS_IN_FLIGHT",
-        Kind::Text,
-        "N",
-        "Parts sent at once, each held in memory [default: 1]",
+    or(
+        setting(
+            S3,
+            "s3-reply-timeout",
+            "BRONZENAIL_S3_REPLY_TIMEOUT",
+            Kind::Text,
+            "DURATION",
+            "How long the store may think over a request",
+        ),
+        "5m",
     ),
-    setting(
-        HOW,
-        "level",
-        "BRONZENAIL_LEVEL",
-        Kind::Text,
-        "N",
-        "zstd level, 1 to 19; those above 9 need up to 200 MiB of memory [default: 3]",
+    or(setting(S3, "s3-attempts", "BRONZENAIL_S3_ATTEMPTS", Kind::Text, "N", "How often a request is sent"), "6"),
+    or(setting(S3, "part-size", "BRONZENAIL_PART_SIZE", Kind::Text, "SIZE", "Of an upload, 5MiB or more"), "8MiB"),
+    or(
+        setting(
+            S3,
+            "parts-in-flight",
+            "BRONZENAIL_PARTS_IN_FLIGHT",
+            Kind::Text,
+            "N",
+            "Parts sent at once, each held in memory",
+        ),
+        "1",
     ),
+    or(setting(HOW, "level", "BRONZENAIL_LEVEL", Kind::Text, "N", "zstd level, 1 to 19"), "3"),
     setting(
         HOW,
         "workers",
         "BRONZENAIL_WORKERS",
         Kind::Text,
         "N",
-        "Threads that compress [default: 2 where there are two cores, else 0: inline]",
+        "Threads that compress; if not given, 2 where there are two cores, else 0: inline",
     ),
     setting(
         HOW,
@@ -263,14 +285,28 @@ pub static SETTINGS: &[Setting] = &[
     ),
     setting(TALK, "json", "BRONZENAIL_JSON", Kind::Switch, "", "One JSON document on standard output"),
     setting(TALK, "quiet", "BRONZENAIL_QUIET", Kind::Switch, "", "No progress"),
-    setting(TALK, "log", "BRONZENAIL_LOG", Kind::Text, "LEVEL", "error, warn, info, debug or trace [default: warn]"),
-    setting(
-        TALK,
-        "termination-log",
-        "BRONZENAIL_TERMINATION_LOG",
-        Kind::Text,
-        "PATH",
-        "Where Kubernetes reads a container's last words [default: /dev/termination-log]",
+    or(
+        setting(
+            TALK,
+            "log-format",
+            "BRONZENAIL_LOG_FORMAT",
+            Kind::Text,
+            "FORMAT",
+            "text, or json: one object a line for all that goes to standard error",
+        ),
+        "text",
+    ),
+    or(setting(TALK, "log", "BRONZENAIL_LOG", Kind::Text, "LEVEL", "error, warn, info, debug or trace"), "warn"),
+    or(
+        setting(
+            TALK,
+            "termination-log",
+            "BRONZENAIL_TERMINATION_LOG",
+            Kind::Text,
+            "PATH",
+            "Where Kubernetes reads a container's last words",
+        ),
+        "/dev/termination-log",
     ),
 ];
 
@@ -283,13 +319,27 @@ fn path_style(text: &str) -> Result<String, String> {
     }
 }
 
+/// talos-backup takes an endpoint without a scheme, and means HTTPS.
+fn with_scheme(text: &str) -> Result<String, String> {
+    Ok(if text.contains("://") { text.to_owned() } else { format!("https://{text}") })
+}
+
+/// What the help says of a setting, its default included.
+pub fn described(setting: &Setting) -> String {
+    match setting.default {
+        Some(default) => format!("{} [default: {default}]", setting.help),
+        None => setting.help.to_owned(),
+    }
+}
+
 /// The table of settings as Markdown, for docs/configuration.md.
 pub fn as_markdown() -> String {
     let mut text = String::from("| flag and key | variable | also | meaning |\n| --- | --- | --- | --- |\n");
     for setting in SETTINGS {
-        let legacy = setting.legacy.map(|legacy| format!("`{}`", legacy.env)).unwrap_or_default();
+        let legacy: Vec<String> = setting.legacy.iter().map(|legacy| format!("`{}`", legacy.env)).collect();
         let value = if setting.value.is_empty() { String::new() } else { format!(" {}", setting.value) };
-        text.push_str(&format!("| `--{}{value}` | `{}` | {legacy} | {} |\n", setting.name, setting.env, setting.help));
+        let (name, env, also, help) = (setting.name, setting.env, legacy.join(", "), described(setting));
+        text.push_str(&format!("| `--{name}{value}` | `{env}` | {also} | {help} |\n"));
     }
     text
 }

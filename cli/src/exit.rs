@@ -37,11 +37,36 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The table for the help texts.
-pub const EXIT_CODES_HELP: &str = "\
-Exit codes:
-  0    done
-  1    failed, or could not tell
-  2    a flag, a variable or a file is wrong
-  3    finished, with problems that are listed
-  130  interrupted; nothing was left that a listing would show";
+impl Exit {
+    /// What it means, in one line.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed, or could not tell",
+            Self::Usage => "a flag, a variable or a file is wrong",
+            Self::Problems => "finished, with problems that are listed",
+            Self::Denied => "the gate says no",
+            Self::NoSuchBackup => "there is no such backup",
+            Self::NoIdentity => "none of the identities opens the backup",
+            Self::Interrupted => "interrupted; nothing was left that a listing would show",
+        }
+    }
+}
+
+/// The table for the help of a command that may end in these ways.
+pub fn help(exits: &[Exit]) -> String {
+    let lines = exits.iter().map(|exit| format!("\n  {:<4} {}", exit.code(), exit.meaning()));
+    lines.fold("Exit codes:".to_owned(), |text, line| text + &line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_lists_what_a_command_can_end_in() {
+        let text = help(&[Exit::Done, Exit::Interrupted]);
+        let expected = "Exit codes:\n  0    done\n  130  interrupted; nothing was left that a listing would show";
+        assert_eq!(text, expected);
+    }
+}

@@ -6,6 +6,7 @@
 pub mod config;
 pub mod exit;
 pub mod log;
+pub mod output;
 pub mod progress;
 pub mod report;
 pub mod termination;

@@ -1,11 +1,14 @@
 //! Progress of long work: a bar on a terminal, a plain line now and then in a pod, nothing where nobody looks.
+//!
+//! Invariant: progress never fails the work, not even where standard error is closed.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::log::Format;
 use crate::units;
 
 /// Often enough to see that it lives, rarely enough for a log.
@@ -24,17 +27,18 @@ enum Kind {
 
 #[derive(Debug)]
 struct Lines {
+    format: Format,
     stage: String,
     begun: Instant,
     last: Instant,
 }
 
 impl Progress {
-    /// What suits standard error: a bar, or lines.
-    pub fn for_stderr() -> Self {
-        if !std::io::stderr().is_terminal() {
+    /// What suits standard error: a bar, or lines in the format of the log.
+    pub fn for_stderr(format: Format) -> Self {
+        if !std::io::stderr().is_terminal() || format == Format::Json {
             let now = Instant::now();
-            return Self(Kind::Lines(Mutex::new(Lines { stage: String::new(), begun: now, last: now })));
+            return Self(Kind::Lines(Mutex::new(Lines { format, stage: String::new(), begun: now, last: now })));
         }
         let bar = ProgressBar::no_length();
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}  {bytes}  {bytes_per_sec}  {elapsed}") {
@@ -57,11 +61,10 @@ impl Progress {
                 bar.set_message(stage.to_owned());
             }
             Kind::Lines(lines) => {
+                let Ok(mut lines) = lines.lock() else { return };
                 let now = Instant::now();
-                eprintln!("{stage}");
-                if let Ok(mut lines) = lines.lock() {
-                    *lines = Lines { stage: stage.to_owned(), begun: now, last: now };
-                }
+                *lines = Lines { format: lines.format, stage: stage.to_owned(), begun: now, last: now };
+                say(&lines.begin());
             }
             Kind::None => {}
         }
@@ -75,8 +78,7 @@ impl Progress {
                 let Ok(mut lines) = lines.lock() else { return };
                 if lines.last.elapsed() >= LINE_INTERVAL {
                     lines.last = Instant::now();
-                    let elapsed = units::duration(lines.begun.elapsed());
-                    eprintln!("{}: {} in {elapsed}", lines.stage, units::bytes(bytes));
+                    say(&lines.done(bytes, lines.begun.elapsed()));
                 }
             }
             Kind::None => {}
@@ -88,5 +90,47 @@ impl Progress {
         if let Kind::Bar(bar) = &self.0 {
             bar.finish_and_clear();
         }
+    }
+}
+
+impl Lines {
+    fn begin(&self) -> String {
+        match self.format {
+            Format::Text => self.stage.clone(),
+            Format::Json => serde_json::json!({ "level": "info", "stage": self.stage }).to_string(),
+        }
+    }
+
+    fn done(&self, bytes: u64, elapsed: Duration) -> String {
+        let Self { stage, .. } = self;
+        match self.format {
+            Format::Text => format!("{stage}: {} in {}", units::bytes(bytes), units::duration(elapsed)),
+            Format::Json => {
+                let seconds = elapsed.as_secs_f64();
+                serde_json::json!({ "level": "info", "stage": stage, "bytes": bytes, "seconds": seconds }).to_string()
+            }
+        }
+    }
+}
+
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_in_the_format_of_the_log() {
+        let now = Instant::now();
+        let lines = |format| Lines { format, stage: "taking the snapshot".to_owned(), begun: now, last: now };
+        let text = lines(Format::Text);
+        assert_eq!(text.begin(), "taking the snapshot");
+        assert_eq!(text.done(8 << 20, Duration::from_secs(12)), "taking the snapshot: 8.0 MiB in 12 s");
+        let json = lines(Format::Json);
+        assert_eq!(json.begin(), r#"{"level":"info","stage":"taking the snapshot"}"#);
+        let line: serde_json::Value = serde_json::from_str(&json.done(1, Duration::from_secs(1))).unwrap();
+        assert_eq!((&line["bytes"], &line["seconds"]), (&1.into(), &1.0.into()));
     }
 }
