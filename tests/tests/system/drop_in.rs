@@ -89,7 +89,7 @@ async fn wrong_usage_is_exit_2_with_a_hint_and_contacts_nobody() {
         (&["run", "--dir", "d", "--recipient", key, "--prefix", "s3://x"], "is a URL"),
         (&["run", "--dir", "d", "--recipient", key, "--context", "none"], "none"),
         (&["run", "--bucket", "b/etcd/", "--recipient", key], "has a folder in it"),
-        (&["run", "--config", file], "has an unknown key `part_size`"),
+        (&["run", "--config", file], "unknown key `part_size`"),
         (&["run", "--recipients-file", "/does/not/exist", "--dir", "d"], "/does/not/exist"),
     ];
     for (arguments, expected) in cases {
@@ -143,5 +143,5 @@ async fn kubernetes_gets_one_short_line() {
     rig.emulator.set(bronzenail_lab::emulator::Fault::TruncateOk(100_000));
     program().run().await.unwrap().assert_code(1);
     let said = rig::read(&log).unwrap();
-    assert!(said.contains("not whole") && said.lines().count() == 1, "{said}");
+    assert!(said.contains("cut short") && said.lines().count() == 1, "{said}");
 }
