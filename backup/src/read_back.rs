@@ -173,3 +173,57 @@ impl Write for HashSink {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXPECTED: Expected = Expected {
+        stored_bytes: 10,
+        stored_sha256: Sha256Digest([1; 32]),
+        plain_bytes: 40,
+        plain_sha256: Sha256Digest([2; 32]),
+    };
+
+    fn opened() -> Opened {
+        Opened {
+            stored_bytes: 10,
+            stored_sha256: Sha256Digest([1; 32]),
+            plain_bytes: 40,
+            encrypted: true,
+            compressed: true,
+        }
+    }
+
+    #[test]
+    fn both_sides_must_be_what_was_written() {
+        let plain = Sha256Digest([2; 32]);
+        assert!(compare(Ok(opened()), 40, plain, EXPECTED).is_ok());
+        let other = Sha256Digest([3; 32]);
+        for (what, opened, plain_bytes, plain_sha256) in [
+            ("fewer bytes are stored", Opened { stored_bytes: 9, ..opened() }, 40, plain),
+            ("other bytes are stored", Opened { stored_sha256: other, ..opened() }, 40, plain),
+            ("a shorter snapshot", opened(), 39, plain),
+            ("another snapshot", opened(), 40, other),
+            ("no encryption", Opened { encrypted: false, ..opened() }, 40, plain),
+        ] {
+            let differs = compare(Ok(opened), plain_bytes, plain_sha256, EXPECTED);
+            assert!(matches!(differs, Err(ReadBackError::Differs(_))), "{what}");
+        }
+    }
+
+    #[test]
+    fn only_a_broken_connection_is_resumed() {
+        use StoreErrorKind as Kind;
+        for (kind, resumed) in [
+            (Kind::Network, true),
+            (Kind::Stalled, true),
+            (Kind::Unavailable, true),
+            (Kind::Denied, false),
+            (Kind::NotFound, false),
+            (Kind::Damaged, false),
+        ] {
+            assert_eq!(can_resume(&StoreError::new(kind, "could not read it")), resumed, "{kind:?}");
+        }
+    }
+}

@@ -51,11 +51,12 @@ async fn a_signal_while_an_upload_is_begun_waits_to_learn_what_to_abort() {
     let interrupt = Interrupt::default();
     let running = async {
         interrupt.set(Stage::Beginning);
-        let _ = send.send(());
-        // The store answers late: only after the signal.
-        tokio::task::yield_now().await;
-        tokio::task::yield_now().await;
         let upload = store.append().upload("etcd/key", UploadOptions::default()).await.unwrap();
+        // The upload is there, and its reply comes only after the signal.
+        let _ = send.send(());
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
         interrupt.set(Stage::Uploading(upload.abort_handle()));
         pending::<Result<(), RunError>>().await
     };

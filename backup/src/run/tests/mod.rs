@@ -3,6 +3,8 @@
 //! The clock is a parameter that the run asks at fixed points, so it is also the place where a test changes the store
 //! under a run: the second time, the data is visible and the manifest is not.
 
+#![allow(clippy::result_large_err, reason = "what a stream of a snapshot yields")]
+
 mod interruption;
 mod store;
 

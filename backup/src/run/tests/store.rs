@@ -57,14 +57,15 @@ async fn what_does_not_come_back_as_it_was_sent_is_not_committed() {
     let replace = |path: &Path| std::fs::write(path, whole()).unwrap();
     let empty = |path: &Path| std::fs::write(path, "").unwrap();
 
-    let changes: [(&str, Box<dyn Fn(&Path) + Sync>); 7] = [
-        ("a bit of the header", Box::new(flip(|_| 30))),
-        ("a bit in the middle", Box::new(flip(|bytes| bytes / 2))),
-        ("a bit at the end", Box::new(flip(|bytes| bytes - 1))),
-        ("the last byte missing", Box::new(cut)),
-        ("a byte more", Box::new(lengthen)),
-        ("the plain snapshot instead", Box::new(replace)),
-        ("nothing at all", Box::new(empty)),
+    type Change<'a> = (&'a str, &'a (dyn Fn(&Path) + Sync));
+    let changes: [Change<'_>; 7] = [
+        ("a bit of the header", &flip(|_| 30)),
+        ("a bit in the middle", &flip(|bytes| bytes / 2)),
+        ("a bit at the end", &flip(|bytes| bytes - 1)),
+        ("the last byte missing", &cut),
+        ("a byte more", &lengthen),
+        ("the plain snapshot instead", &replace),
+        ("nothing at all", &empty),
     ];
     for (what, change) in changes {
         let (error, left) = with_data_changed(true, change).await;
