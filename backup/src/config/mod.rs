@@ -1,20 +1,25 @@
 //! From settings to a configuration that can be acted on: parse, validate, build. Nothing is contacted here.
 
+mod store;
+mod talos;
+
+#[cfg(test)]
+mod tests;
+
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 
 use bronzenail_cli::log::{Format, Level};
 use bronzenail_cli::{ConfigError, Values, termination};
 use bronzenail_format::seal::{LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN};
 use bronzenail_format::{ClusterName, Prefix, Recipients};
+use bronzenail_store::UploadOptions;
 use bronzenail_store::parts::PART_BYTES_DEFAULT;
-use bronzenail_store::{
-    Addressing, ChecksumMode, ObjectLock, ObjectLockMode, S3Options, ServerSideEncryption, Store, UploadOptions,
-};
-use bronzenail_talos::{ConnectOptions, Context, Deadlines, Endpoint, Node, TalosConfig};
 use chrono::{DateTime, Utc};
+
+pub use store::Target;
+pub use talos::TalosOptions;
 
 use crate::arguments::Arguments;
 use crate::error::RunError;
@@ -46,42 +51,6 @@ pub struct Config {
     pub read_back: bool,
     /// What to say about settings that are understood but change nothing.
     pub notes: Vec<String>,
-}
-
-/// The Talos side.
-#[derive(Debug)]
-pub struct TalosOptions {
-    /// Endpoints, CA and client certificate.
-    pub context: Context,
-    /// The node that was asked for.
-    pub node: Option<Node>,
-    /// Deadlines of the connection.
-    pub connect: ConnectOptions,
-    /// Deadlines of the snapshot.
-    pub deadlines: Deadlines,
-}
-
-/// Where backups go.
-#[derive(Clone, Debug)]
-pub enum Target {
-    /// A bucket.
-    S3(Box<S3Options>),
-    /// A directory.
-    Directory(PathBuf),
-}
-
-impl Target {
-    /// Opens it. Sends nothing.
-    ///
-    /// # Errors
-    /// It cannot work.
-    pub async fn open(self) -> Result<Store, RunError> {
-        let opened = match self {
-            Self::S3(options) => Store::s3(*options).await,
-            Self::Directory(path) => Store::directory(&path).await,
-        };
-        opened.map_err(RunError::Store)
-    }
 }
 
 /// zstd's level and threads.
@@ -165,11 +134,11 @@ impl Config {
     /// The first setting that cannot be used.
     pub fn build(values: &Values, env: Env<'_>, now: DateTime<Utc>) -> Result<Self, RunError> {
         let notes = legacy_switches(env)?;
-        let target = target(values, env, now)?;
+        let target = store::target(values, env, now)?;
         let recipients = recipients(values)?;
         let upload = upload(values)?;
         let compression = compression(values)?;
-        let talos = talos(values, env, now)?;
+        let talos = talos::talos(values, env, now)?;
         let cluster = match values.with("cluster", |text| text.parse().map_err(|e| explained(&e)))? {
             Some(cluster) => cluster,
             None => talos.context.name().parse::<ClusterName>().map_err(|_| {
@@ -217,97 +186,6 @@ fn legacy_switches(env: Env<'_>) -> Result<Vec<String>, RunError> {
     Ok(notes)
 }
 
-fn target(values: &Values, env: Env<'_>, now: DateTime<Utc>) -> Result<Target, RunError> {
-    match (values.text("bucket"), values.text("dir")) {
-        (Some(bucket), None) => Ok(Target::S3(Box::new(s3(values, bucket, env, now)?))),
-        (None, Some(dir)) if !dir.is_empty() => Ok(Target::Directory(dir.into())),
-        (Some(_), Some(_)) => {
-            let origins: Vec<String> =
-                ["bucket", "dir"].iter().filter_map(|name| values.origin(name)).map(ToString::to_string).collect();
-            Err(usage(format!("both {} are set", origins.join(" and ")), "a backup goes to a bucket or to a directory"))
-        }
-        _ => Err(usage(
-            "nowhere to store: neither a bucket nor a directory is set",
-            "give --bucket NAME (or BRONZENAIL_BUCKET, or BUCKET), or --dir PATH; `bronzenail-backup run --help` lists everything",
-        )),
-    }
-}
-
-fn s3(values: &Values, bucket: &str, env: Env<'_>, now: DateTime<Utc>) -> Result<S3Options, RunError> {
-    let mut options = S3Options::new(bucket);
-    options.endpoint = values.text("s3-endpoint").map(str::to_owned);
-    options.region = values.text("s3-region").map(str::to_owned).or_else(|| region_beside_an_empty_one(env, &options));
-    options.storage_class = values.text("s3-storage-class").map(str::to_owned);
-    if let Some(addressing) = values.with("s3-addressing", addressing)? {
-        options.addressing = addressing;
-    }
-    options.checksums = values.with("s3-checksums", checksums)?;
-    if let Some(path) = values.text("s3-ca-file") {
-        options.ca = Some((path.to_owned(), read("the CA file", path)?));
-    }
-    let key_id = values.text("s3-sse-kms-key").map(str::to_owned);
-    options.sse = values.with("s3-sse", |text| sse(text, key_id.clone()))?;
-    if key_id.is_some() && !matches!(options.sse, Some(ServerSideEncryption::Kms { .. })) {
-        return Err(usage("--s3-sse-kms-key is set without --s3-sse aws:kms", "set both, or neither"));
-    }
-    options.object_lock = object_lock(values, now)?;
-    options.legal_hold = values.switch("object-lock-legal-hold")?;
-    options.connect_timeout = values.duration("s3-connect-timeout", options.connect_timeout)?;
-    options.idle_timeout = values.duration("s3-idle-timeout", options.idle_timeout)?;
-    options.reply_timeout = values.duration("s3-reply-timeout", options.reply_timeout)?;
-    options.attempts_max = number(values, "s3-attempts", 1..=100)?.unwrap_or(options.attempts_max);
-    Ok(options)
-}
-
-/// An empty AWS_REGION is an unset one. The SDK would take it for a region whose name is nothing.
-fn region_beside_an_empty_one(env: Env<'_>, options: &S3Options) -> Option<String> {
-    let text = |name: &str| env(name).and_then(|value| value.into_string().ok()).map(|text| text.trim().to_owned());
-    if text("AWS_REGION")?.is_empty() {
-        let other = text("AWS_DEFAULT_REGION").filter(|region| !region.is_empty());
-        return other.or_else(|| options.endpoint.is_some().then(|| "us-east-1".to_owned()));
-    }
-    None
-}
-
-fn addressing(text: &str) -> Result<Addressing, String> {
-    match text {
-        "auto" => Ok(Addressing::Auto),
-        "path" => Ok(Addressing::Path),
-        "virtual-host" => Ok(Addressing::VirtualHost),
-        _ => Err(format!("`{text}` is not one of auto, path, virtual-host")),
-    }
-}
-
-fn checksums(text: &str) -> Result<ChecksumMode, String> {
-    match text {
-        "when-required" => Ok(ChecksumMode::WhenRequired),
-        "when-supported" => Ok(ChecksumMode::WhenSupported),
-        _ => Err(format!("`{text}` is not one of when-required, when-supported")),
-    }
-}
-
-fn sse(text: &str, key_id: Option<String>) -> Result<ServerSideEncryption, String> {
-    match text {
-        "AES256" | "aes256" => Ok(ServerSideEncryption::Aes256),
-        "aws:kms" => Ok(ServerSideEncryption::Kms { key_id }),
-        _ => Err(format!("`{text}` is not one of AES256, aws:kms")),
-    }
-}
-
-fn object_lock(values: &Values, now: DateTime<Utc>) -> Result<Option<ObjectLock>, RunError> {
-    let mode = values.with("object-lock-mode", |text| match text.to_ascii_lowercase().as_str() {
-        "governance" => Ok(ObjectLockMode::Governance),
-        "compliance" => Ok(ObjectLockMode::Compliance),
-        _ => Err(format!("`{text}` is not one of governance, compliance")),
-    })?;
-    let lock_for = values.with("object-lock-for", bronzenail_cli::units::parse_duration)?;
-    match (mode, lock_for) {
-        (None, None) => Ok(None),
-        (Some(mode), Some(lock_for)) => Ok(Some(ObjectLock { mode, retain_until: now + lock_for })),
-        _ => Err(usage("--object-lock-mode and --object-lock-for go together", "set both, or neither")),
-    }
-}
-
 /// A whole number in a range.
 fn number<T>(values: &Values, name: &str, range: std::ops::RangeInclusive<T>) -> Result<Option<T>, ConfigError>
 where
@@ -348,36 +226,4 @@ fn compression(values: &Values) -> Result<Compression, RunError> {
     let workers = number(values, "workers", 0..=64)?.unwrap_or(if cores >= 2 { 2 } else { 0 });
     let level = number(values, "level", LEVEL_MIN..=LEVEL_MAX)?.unwrap_or(LEVEL_DEFAULT);
     Ok(Compression { level, workers })
-}
-
-/// One endpoint, or several parted by blanks.
-fn endpoints(text: &str) -> Result<Vec<Endpoint>, String> {
-    let parse = |word: &str| {
-        word.parse::<Endpoint>()
-            .map_err(|error| format!("{error}; write 10.0.0.2, cp-1.example.org:50000 or [fd00::2]:50000"))
-    };
-    text.split_whitespace().map(parse).collect()
-}
-
-fn talos(values: &Values, env: Env<'_>, now: DateTime<Utc>) -> Result<TalosOptions, RunError> {
-    let node = values.with("node", |text| {
-        text.parse::<Node>().map_err(|error| match error.hint() {
-            Some(hint) => format!("{error}; {hint}"),
-            None => error.to_string(),
-        })
-    })?;
-    let endpoints: Vec<Endpoint> = values.each("endpoint", endpoints)?.into_iter().flatten().collect();
-
-    let config = TalosConfig::load(values.text("talosconfig").map(Path::new), env).map_err(RunError::from)?;
-    let mut context = config.context(values.text("context")).map_err(RunError::from)?;
-    if !endpoints.is_empty() {
-        context = context.with_endpoints(endpoints);
-    }
-    let mut connect = ConnectOptions::new(now);
-    connect.connect_timeout = values.duration("connect-timeout", connect.connect_timeout)?;
-    let mut deadlines = Deadlines::default();
-    deadlines.first_byte = values.duration("first-byte-timeout", deadlines.first_byte)?;
-    deadlines.idle = values.duration("idle-timeout", deadlines.idle)?;
-    connect.question_timeout = connect.question_timeout.min(deadlines.first_byte).max(Duration::from_millis(100));
-    Ok(TalosOptions { context, node, connect, deadlines })
 }
