@@ -266,7 +266,17 @@ pub static SETTINGS: &[Setting] = &[
         ),
         "1",
     ),
-    or(setting(HOW, "level", "BRONZENAIL_LEVEL", Kind::Text, "N", "zstd level, 1 to 19"), "3"),
+    or(
+        setting(
+            HOW,
+            "level",
+            "BRONZENAIL_LEVEL",
+            Kind::Text,
+            "N",
+            "zstd level, 1 to 19; those above 9 need up to 200 MiB of memory",
+        ),
+        "3",
+    ),
     setting(
         HOW,
         "workers",

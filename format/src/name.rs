@@ -263,8 +263,9 @@ fn parse_talos_backup(rest: &str) -> Option<ParsedKey> {
 /// An instant as that tool spells it: whole seconds, `Z` or an offset.
 fn parse_rfc3339(text: &str) -> Option<DateTime<Utc>> {
     let instant = DateTime::parse_from_rfc3339(text).ok()?;
-    // RFC 3339 allows more spellings (`t`, a space, fractions) than that tool has.
+    // RFC 3339 allows more spellings (`t`, a space, fractions, the 60th second) than that tool has.
     let offset = if text.ends_with('Z') { "Z" } else { "%:z" };
     let spelled = instant.format(&format!("%Y-%m-%dT%H:%M:%S{offset}")).to_string();
-    (spelled == text).then(|| instant.to_utc())
+    let plain_second = instant.timestamp_subsec_nanos() == 0;
+    (plain_second && spelled == text).then(|| instant.to_utc())
 }

@@ -51,6 +51,8 @@ impl<W: Write> Write for Observer<W> {
 }
 
 /// Counts bytes and remembers on which side an error arose.
+///
+/// It also makes every source and sink a patient one, because not every layer above knows short writes and interruptions.
 pub(crate) struct Counter<T> {
     inner: T,
     pub(crate) bytes: u64,
@@ -72,32 +74,45 @@ impl<T> Counter<T> {
 
 impl<R: Read> Read for Counter<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.inner.read(buffer) {
+        match again(|| self.inner.read(buffer)) {
             Ok(read) => {
                 self.bytes += read as u64;
                 Ok(read)
             }
-            // The caller's loop asks again; nothing went wrong.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
             Err(error) => Err(self.keep(error)),
         }
     }
 }
 
 impl<W: Write> Write for Counter<W> {
+    /// Writes all of it, or fails: age's header writer takes a short write for an error.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.inner.write(bytes) {
-            Ok(written) => {
-                self.bytes += written as u64;
-                Ok(written)
+        let mut left = bytes;
+        while !left.is_empty() {
+            match again(|| self.inner.write(left)) {
+                Ok(0) => return Err(self.keep(io::ErrorKind::WriteZero.into())),
+                Ok(written) => {
+                    self.bytes += written as u64;
+                    left = &left[written..];
+                }
+                Err(error) => return Err(self.keep(error)),
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
-            Err(error) => Err(self.keep(error)),
         }
+        Ok(bytes.len())
     }
 
     // A sink that buffers may learn only here that it cannot write.
     fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush().map_err(|error| self.keep(error))
+        again(|| self.inner.flush()).map_err(|error| self.keep(error))
+    }
+}
+
+/// Asks again after a signal. Here, and not only in the loops above: age's header writer has none, and fails.
+fn again<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
     }
 }

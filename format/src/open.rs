@@ -132,7 +132,8 @@ impl OpenError {
 
 /// Opens `stored` with one of `identities` and writes the plain bytes to `plain`.
 ///
-/// Does not say what the plain bytes are: that is asked of a snapshot check that `plain` feeds.
+/// Does not say what the plain bytes are: that is asked of a snapshot check that `plain` feeds. Damage to the very first bytes
+/// makes a sealed backup look like a plain file: who knows that it was sealed must look at [`Opened::encrypted`] too.
 ///
 /// # Errors
 /// Names the layer; a damaged object is never called a wrong key.

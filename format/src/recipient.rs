@@ -71,7 +71,7 @@ impl RecipientError {
                 "encryption cannot be turned off; make a key with `age-keygen -o key.txt` and give its public key (age1...)"
             }
             Self::PrivateKey { .. } => {
-                "give the public key (`age-keygen -y key.txt` prints it), and keep the private one away from the cluster"
+                "give the public key (`age-keygen -y key.txt` prints it; that of an SSH key is in the file `.pub`), and keep the private one away from the cluster"
             }
             _ => "a recipient is an `age1...`, `ssh-ed25519 ...` or `ssh-rsa ...` public key, one a line",
         }

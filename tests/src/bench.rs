@@ -12,7 +12,7 @@ use futures::StreamExt;
 
 use crate::demo::AnyError;
 use crate::emulator::{Backend, Emulator, EmulatorOptions};
-use crate::etcd::Etcd;
+use crate::etcd::{Etcd, noise};
 use crate::process::Program;
 use crate::s3::{S3Keys, S3Options, S3Server};
 
@@ -54,16 +54,28 @@ pub async fn run(options: Options) -> Result<(), AnyError> {
     Ok(())
 }
 
-/// A real snapshot of about this size: values of 900 bytes, half of them noise.
+/// A real snapshot of about this size, of values that compress about as well as Kubernetes objects do.
 async fn make_snapshot(size_mib: u64, folder: &Path) -> Result<PathBuf, AnyError> {
     eprintln!("filling a real etcd with about {size_mib} MiB");
     let etcd = Etcd::start().await?;
     // About 1.7 KiB of database for each key, by what fill writes, updates and compacts.
-    etcd.client().fill(size_mib * MIB / 1_700, 900).await?;
+    etcd.client().fill_with(size_mib * MIB / 1_700, object_like).await?;
     let path = folder.join(format!("{size_mib}.snap"));
-    let bytes = etcd.client().snapshot().await?;
-    std::fs::write(&path, bytes)?;
+    std::fs::write(&path, etcd.client().snapshot().await?)?;
     Ok(path)
+}
+
+/// 900 bytes: field names and a few numbers as text, and noise where an object has ids and hashes.
+fn object_like(seed: u64) -> Vec<u8> {
+    let uid: String = noise(seed, 48).iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut value = Vec::with_capacity(1_000);
+    for index in 0..6 {
+        let number = seed.wrapping_mul(2_654_435_761).wrapping_add(index) % 100_000;
+        let part = &uid[index as usize * 16..][..16];
+        value.extend(format!("{{\"name\":\"container-{number}\",\"image\":\"registry.example.org/team/service:{part}\",\"restartPolicy\":\"Always\",\"ports\":[{{\"containerPort\":{number}}}]}},").into_bytes());
+    }
+    value.truncate(900);
+    value
 }
 
 async fn measure(file: &Path, program: &Program, rounds: u32, folder: &Path) -> Result<(), AnyError> {

@@ -67,6 +67,11 @@ impl Program {
         Self { path: path.into(), arguments: Vec::new(), variables: BTreeMap::new(), folder: None, timeout: TIMEOUT }
     }
 
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Adds one argument.
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.arguments.push(argument.as_ref().to_owned());
@@ -191,13 +196,24 @@ fn build(package: &str) -> io::Result<PathBuf> {
     if std::env::var_os("BRONZENAIL_LAB_BUILD").is_some() && path.exists() {
         return Ok(path);
     }
+    // The whole workspace, as `tests/run` builds it: with other features the libraries would be built once more.
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "-p", package]).current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null());
+    command
+        .args(["build", "--quiet", "--workspace", "--bin", package])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdin(Stdio::null());
     command.arg("--target-dir").arg(folder.parent().unwrap_or(folder));
     match folder.file_name().and_then(OsStr::to_str) {
         Some("debug") | None => {}
         Some(profile) => drop(command.args(["--profile", profile])),
+    }
+    // Build scripts (ring's) look at what cargo sets for this test's own package, and would build everything again.
+    let own = ["OUT_DIR", "CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_CRATE_", "CARGO_BIN_", "CARGO_PRIMARY_"];
+    for (name, _) in std::env::vars_os() {
+        if own.iter().any(|start| name.to_string_lossy().starts_with(start)) {
+            command.env_remove(name);
+        }
     }
     let output = command.output()?;
     if !output.status.success() {

@@ -49,9 +49,14 @@ impl Client {
     /// Writes `keys` keys under `/registry/lab/`, updates every third, deletes every tenth, and compacts up to the
     /// updates. Values do not compress: each is its own noise.
     pub async fn fill(&self, keys: u64, value_bytes: usize) -> Result<Fill, EtcdError> {
-        let ops = (0..keys).map(|index| put(index, noise(index, value_bytes)));
+        self.fill_with(keys, |seed| noise(seed, value_bytes)).await
+    }
+
+    /// The same with values that `value` makes of a number.
+    pub async fn fill_with(&self, keys: u64, value: impl Fn(u64) -> Vec<u8>) -> Result<Fill, EtcdError> {
+        let ops = (0..keys).map(|index| put(index, value(index)));
         self.write(ops).await?;
-        let updates = (0..keys).step_by(3).map(|index| put(index, noise(index ^ 0xffff_0000, value_bytes)));
+        let updates = (0..keys).step_by(3).map(|index| put(index, value(index ^ 0xffff_0000)));
         let compact_revision = self.write(updates).await?;
         let deletes = (0..keys).step_by(10).map(|index| {
             let key = key(index).into_bytes();
@@ -144,8 +149,9 @@ fn put(index: u64, value: Vec<u8>) -> RequestOp {
 }
 
 /// The same noise for the same seed (splitmix64).
-fn noise(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+pub fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+    // Not a multiple of the step below: else neighbours would be the same words, shifted, and compress well.
+    let mut state = seed.wrapping_mul(0xd134_2543_de82_ef95).rotate_left(17) ^ 0x5851_f42d_4c95_7f2d;
     let mut value = Vec::with_capacity(bytes + 8);
     while value.len() < bytes {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

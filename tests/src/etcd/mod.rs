@@ -17,7 +17,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-pub use self::client::{Client, Fill};
+pub use self::client::{Client, Fill, noise};
 pub use self::restore::restore;
 
 const HEALTHY_WITHIN: Duration = Duration::from_secs(60);
@@ -101,7 +101,7 @@ impl Etcd {
     pub async fn start() -> Result<Self, EtcdError> {
         let folder = new_folder()?;
         let places = places(1)?;
-        let etcd = Self::spawn(&places[0], &places, folder, None)?;
+        let etcd = Self::spawn(&default_program(), &places[0], &places, folder, None)?;
         etcd.wait_healthy().await?;
         Ok(etcd)
     }
@@ -111,7 +111,7 @@ impl Etcd {
         let folder = new_folder()?;
         let places = places(3)?;
         let members: Result<Vec<_>, _> =
-            places.iter().map(|place| Self::spawn(place, &places, folder.clone(), None)).collect();
+            places.iter().map(|place| Self::spawn(&default_program(), place, &places, folder.clone(), None)).collect();
         let members = members?;
         for member in &members {
             member.wait_healthy().await?;
@@ -120,21 +120,26 @@ impl Etcd {
     }
 
     /// Starts one member on a data folder that is there already, made for the name `m0`.
-    async fn start_on(data: &Path, folder: Arc<TempDir>, place: &Place) -> Result<Self, EtcdError> {
-        let etcd = Self::spawn(place, std::slice::from_ref(place), folder, Some(data))?;
+    async fn start_on(program: &str, data: &Path, folder: Arc<TempDir>, place: &Place) -> Result<Self, EtcdError> {
+        let etcd = Self::spawn(program, place, std::slice::from_ref(place), folder, Some(data))?;
         etcd.wait_healthy().await?;
         Ok(etcd)
     }
 
-    fn spawn(place: &Place, all: &[Place], folder: Arc<TempDir>, data: Option<&Path>) -> Result<Self, EtcdError> {
+    fn spawn(
+        program: &str,
+        place: &Place,
+        all: &[Place],
+        folder: Arc<TempDir>,
+        data: Option<&Path>,
+    ) -> Result<Self, EtcdError> {
         let own = folder.path().join(&place.name);
         fs::create_dir_all(&own).map_err(io_error("make etcd's folder"))?;
         let data = data.map_or_else(|| own.join("data"), Path::to_path_buf);
         let log = fs::File::create(own.join("log")).map_err(io_error("make etcd's log"))?;
         let log_again = log.try_clone().map_err(io_error("share etcd's log"))?;
         let cluster: Vec<String> = all.iter().map(|place| format!("{}={}", place.name, place.peer_url)).collect();
-        let program = program("BRONZENAIL_LAB_ETCD", "etcd");
-        let child = Command::new(&program)
+        let child = Command::new(program)
             .env_clear()
             .args(["--name", &place.name, "--data-dir"])
             .arg(data)
@@ -149,7 +154,7 @@ impl Etcd {
             .stdout(log)
             .stderr(log_again)
             .spawn()
-            .map_err(spawn_error(&program))?;
+            .map_err(spawn_error(program))?;
         let process = Arc::new(Process { id: child.id(), child: Mutex::new(child) });
         Ok(Self { process, client_url: place.client_url.clone(), folder: own, _folder: folder })
     }
@@ -231,6 +236,10 @@ impl Drop for Etcd {
 
 fn program(variable: &str, name: &str) -> String {
     std::env::var(variable).ok().filter(|path| !path.is_empty()).unwrap_or_else(|| name.to_owned())
+}
+
+fn default_program() -> String {
+    program("BRONZENAIL_LAB_ETCD", "etcd")
 }
 
 fn new_folder() -> Result<Arc<TempDir>, EtcdError> {

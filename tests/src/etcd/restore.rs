@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{Etcd, EtcdError, new_folder, places, program, spawn_error};
+use super::{Etcd, EtcdError, default_program, new_folder, places, program, spawn_error};
 
 /// Restores a snapshot file into a new data folder, with its hash checked, and starts an etcd on it.
 ///
@@ -32,9 +32,19 @@ pub async fn restore(snapshot_file: &Path) -> Result<Etcd, EtcdError> {
         let written = [output.stdout, output.stderr].concat();
         Err(EtcdError::Failed { program: program.to_owned(), output: String::from_utf8_lossy(&written).into_owned() })
     };
-    match restore(&program("BRONZENAIL_LAB_ETCDUTL", "etcdutl")) {
+    let etcdutl = program("BRONZENAIL_LAB_ETCDUTL", "etcdutl");
+    match restore(&etcdutl) {
         Err(error) if error.is_not_installed() => restore(&program("BRONZENAIL_LAB_ETCDCTL", "etcdctl"))?,
         result => result?,
     }
-    Etcd::start_on(&data, folder, &place).await
+    Etcd::start_on(&etcd_beside(&etcdutl), &data, folder, &place).await
+}
+
+/// The etcd of the same release as the tool: an older one may not read what a newer tool has written.
+fn etcd_beside(tool: &str) -> String {
+    let beside = Path::new(tool).with_file_name("etcd");
+    match beside.to_str() {
+        Some(path) if beside.is_absolute() && beside.exists() => path.to_owned(),
+        _ => default_program(),
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{Method, Request, Response};
+use http::{HeaderValue, Method, Request, Response, header};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use md5::{Digest as _, Md5};
@@ -404,15 +404,19 @@ async fn forward(plan: Plan, entry: &mut Entry, mut request: Request<Bytes>) -> 
     if plan.drops_condition {
         request.headers_mut().remove("if-none-match");
     }
-    if let Some(Action::Lie(told)) = &plan.end {
-        let first = usize::from(*told == Lie::DropsFirstPart);
-        let last = usize::from(*told == Lie::DropsLastPart);
+    let drops = match plan.end {
+        Some(Action::Lie(Lie::DropsFirstPart)) => Some((1, 0)),
+        Some(Action::Lie(Lie::DropsLastPart)) => Some((0, 1)),
+        _ => None,
+    };
+    if let Some((first, last)) = drops {
         let kept = xml::keep_parts(&String::from_utf8_lossy(&completion), |at, of| at >= first && at + last < of);
         upstream::replace_body(&mut request, kept.into());
     }
-    if plan.drops_condition || matches!(plan.end, Some(Action::Lie(_))) {
+    if plan.drops_condition || drops.is_some() {
         shared.sign_again(&mut request)?;
     }
+    let host = request.headers().get(header::HOST).cloned();
     if let Some(Action::WhitespaceFirst { every, times }) = plan.end {
         entry.note(Fate::Forwarded(200));
         let late = async move { Ok(upstream::send(shared.store, request).await?.collect().await?.to_bytes()) };
@@ -421,6 +425,11 @@ async fn forward(plan: Plan, entry: &mut Entry, mut request: Request<Bytes>) -> 
 
     let response = upstream::send(shared.store, request).await?;
     entry.store_acted = true;
+    if let Some(Action::Lie(Lie::Truncates(bytes))) = plan.end
+        && response.status().is_success()
+    {
+        truncate(&shared, &entry.seen.path, host, bytes).await?;
+    }
     plan.pass(Moment::StoreAnswered, &entry.seen).await;
     let response = match &plan.end {
         Some(Action::ResetAfterForward) => {
@@ -431,7 +440,7 @@ async fn forward(plan: Plan, entry: &mut Entry, mut request: Request<Bytes>) -> 
             entry.note(Fate::CutAfterStore);
             return Ok(Err(Cut::Close));
         }
-        Some(Action::Lie(_)) if response.status().is_success() => lie(entry, &completion),
+        Some(Action::Lie(_)) if drops.is_some() && response.status().is_success() => lie(entry, &completion),
         None | Some(Action::Lie(_)) => response.map(|body| body.map_err(BoxError::from).boxed_unsync()),
         Some(action) => {
             let (parts, body) = response.into_parts();
@@ -442,6 +451,27 @@ async fn forward(plan: Plan, entry: &mut Entry, mut request: Request<Bytes>) -> 
     };
     entry.note(Fate::Forwarded(response.status().as_u16()));
     Ok(Ok(response))
+}
+
+/// Puts a shorter object in the place of the one at `path`, behind the client's back.
+async fn truncate(shared: &Shared, path: &str, host: Option<HeaderValue>, bytes: u64) -> Result<(), BoxError> {
+    let send = async |method: Method, body: Bytes| {
+        let mut request = Request::new(Bytes::new());
+        *request.method_mut() = method;
+        *request.uri_mut() = path.parse()?;
+        request.headers_mut().extend(host.clone().map(|host| (header::HOST, host)));
+        upstream::replace_body(&mut request, body);
+        shared.sign_again(&mut request)?;
+        let response = upstream::send(shared.store, request).await?;
+        match response.status().is_success() {
+            true => Ok(response.into_body().collect().await?.to_bytes()),
+            false => Err(BoxError::from(format!("the store answered {}", response.status()))),
+        }
+    };
+    let whole = send(Method::GET, Bytes::new()).await?;
+    let kept = usize::try_from(bytes).unwrap_or(usize::MAX).min(whole.len());
+    send(Method::PUT, whole.slice(..kept)).await?;
+    Ok(())
 }
 
 /// The token that the first listing page gave, for a store that gives it for ever.

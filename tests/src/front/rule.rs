@@ -207,10 +207,13 @@ pub enum Action {
 pub enum Lie {
     /// It keeps nothing.
     KeepsNothing,
-    /// It keeps an object without the last part.
+    /// It keeps an object without the last part. Only before a store that completes with parts left out, as the
+    /// embedded server does and a Ceph RGW does not.
     DropsLastPart,
-    /// It keeps an object without its first part.
+    /// It keeps an object without its first part; before such a store only.
     DropsFirstPart,
+    /// It keeps no more than this many of the object's first bytes. Before any store.
+    Truncates(u64),
 }
 
 /// A lasting trait of a lesser store.

@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 use hyper::service::Service;
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
-use s3s::host::SingleDomain;
+use s3s::host::{S3Host, VirtualHost};
 use s3s::service::S3ServiceBuilder;
 use s3s::{S3Result, s3_error};
 
@@ -76,7 +76,7 @@ impl S3Server {
     /// Starts a server on a free loopback port.
     ///
     /// # Errors
-    /// No port could be had, or `options.domain` is not a domain.
+    /// No port could be had.
     pub async fn start(options: S3Options) -> io::Result<Self> {
         let keys = Keyring::default();
         for granted in options.keys {
@@ -90,7 +90,7 @@ impl S3Server {
         service.set_auth(keys.clone());
         service.set_access(keys.clone());
         if let Some(domain) = &options.domain {
-            service.set_host(SingleDomain::new(domain).map_err(io::Error::other)?);
+            service.set_host(BucketHosts { domain: domain.clone() });
         }
         let service = service.build();
         let scheme = if options.tls.is_some() { "https" } else { "http" };
@@ -157,6 +157,24 @@ impl S3Server {
     /// Keys of uploads that were begun and neither completed nor aborted: parts that somebody pays for.
     pub fn unfinished_uploads(&self, bucket: &str) -> Vec<String> {
         self.memory.unfinished_uploads(bucket)
+    }
+}
+
+/// Understands `<bucket>.<domain>`, whatever the port; every other host leaves the bucket to the path.
+#[derive(Debug)]
+struct BucketHosts {
+    domain: String,
+}
+
+impl S3Host for BucketHosts {
+    fn parse_host_header<'a>(&'a self, host: &'a str) -> S3Result<VirtualHost<'a>> {
+        let name = host.rsplit_once(':').map_or(host, |(name, _port)| name);
+        let bucket = name.strip_suffix(self.domain.as_str()).and_then(|rest| rest.strip_suffix('.'));
+        let found = VirtualHost::new(&self.domain);
+        Ok(match bucket {
+            Some(bucket) => found.with_bucket(bucket),
+            None => found,
+        })
     }
 }
 

@@ -52,13 +52,13 @@ async fn the_proxy_tunnels_and_forwards_and_notes_both() {
     let stage = stage([]).await;
     let proxy = ForwardProxy::start().await.unwrap();
     proxy.lead("*.s3.test", stage.front.address());
-    let request = "GET http://bucket.s3.test/k HTTP/1.1\r\nhost: bucket.s3.test\r\nconnection: close\r\n\r\n";
+    let request = "GET http://bucket.s3.test/stage/k HTTP/1.1\r\nhost: bucket.s3.test\r\nconnection: close\r\n\r\n";
     let forwarded = exchange(proxy.address(), request.to_owned()).await;
     assert!(forwarded.starts_with("HTTP/1.1 403"), "an unsigned request is refused: {forwarded}");
     assert_eq!(stage.front.log()[0].header("host"), Some("bucket.s3.test"));
 
     let tunnel = "CONNECT x.s3.test:443 HTTP/1.1\r\nhost: x.s3.test:443\r\nproxy-authorization: Basic bGFi\r\n\r\n";
-    let inside = "GET /b/inside HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let inside = "GET /stage/inside HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     let mut wire = tokio::net::TcpStream::connect(proxy.address()).await.unwrap();
     wire.write_all(tunnel.as_bytes()).await.unwrap();
     let mut head = [0; 12];
@@ -72,12 +72,12 @@ async fn the_proxy_tunnels_and_forwards_and_notes_both() {
     let mut answer = String::new();
     wire.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
-    assert_eq!(stage.front.log()[1].path, "/b/inside");
+    assert_eq!(stage.front.log()[1].path, "/stage/inside");
 
     let seen = proxy.seen();
     assert_eq!(
         (seen[0].method.as_str(), seen[0].authority.as_str(), seen[0].path.as_str()),
-        ("GET", "bucket.s3.test", "/k")
+        ("GET", "bucket.s3.test", "/stage/k")
     );
     assert_eq!((seen[1].method.as_str(), seen[1].authority.as_str()), ("CONNECT", "x.s3.test:443"));
     assert_eq!(seen[1].authorization.as_deref(), Some("Basic bGFi"));

@@ -39,7 +39,7 @@ async fn what_the_front_signs_anew_is_accepted_by_the_real_store() {
     let options = FrontOptions::before(rgw.address().unwrap())
         .keys(rgw.keys.clone())
         .rule(Rule::new(Action::Store(StoreTrait::IgnoresIfNoneMatch)))
-        .rule(Rule::new(Action::Lie(Lie::DropsLastPart)).on(Operation::CompleteMultipartUpload));
+        .rule(Rule::new(Action::Lie(Lie::Truncates(PART as u64))).on(Operation::CompleteMultipartUpload));
     let front = Front::start(options).await.unwrap();
     let client = client(&front.endpoint(), &rgw.keys);
     for bytes in ["first", "second"] {
@@ -56,7 +56,8 @@ async fn what_the_front_signs_anew_is_accepted_by_the_real_store() {
     }
     let parts = aws_sdk_s3::types::CompletedMultipartUpload::builder().set_parts(Some(parts)).build();
     let call = client.complete_multipart_upload().bucket(&bucket).key("m").upload_id(&upload).multipart_upload(parts);
-    assert!(call.send().await.unwrap().e_tag.unwrap().contains("-2"));
+    // Ceph 16 answers a completion with an empty <ETag>: only HEAD tells what the store has.
+    call.send().await.unwrap();
     let kept = client.head_object().bucket(&bucket).key("m").send().await.unwrap();
     assert_eq!(kept.content_length, Some(PART as i64));
 }

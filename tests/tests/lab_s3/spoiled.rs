@@ -59,6 +59,7 @@ async fn a_lying_store_says_the_same_as_an_honest_one_and_keeps_less() {
     let cases = [
         (Lie::KeepsNothing, None),
         (Lie::DropsLastPart, Some([pattern(PART), pattern(PART)].concat())),
+        (Lie::Truncates(7), Some(pattern(7))),
         (Lie::DropsFirstPart, Some([pattern(PART), pattern(10)].concat())),
     ];
     for (lie, kept) in cases {

@@ -2,4 +2,8 @@
 //!
 //! One binary, so that it is linked once. Tests that cover a public failure story begin with its number.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod drop_in;
 mod main_job;
+mod talos;
