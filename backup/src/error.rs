@@ -211,3 +211,112 @@ impl From<TalosConfigError> for RunError {
         Self::TalosConfig(Box::new(error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bronzenail_cli::report::error_text;
+    use bronzenail_talos::{Call, Code};
+
+    use super::*;
+
+    fn store_error(kind: StoreErrorKind, hint: Option<&str>) -> StoreError {
+        let error = StoreError::new(kind, "could not read etcd/homelab/x").because("the store answered 403");
+        match hint {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        }
+    }
+
+    fn not_proven(verdict: Verdict) -> RunError {
+        RunError::NotProven { source: NotProven { bytes: 40, verdict, details: " (8 bytes are missing)".to_owned() } }
+    }
+
+    fn read_back(source: ReadBackError) -> RunError {
+        RunError::ReadBack { key: "etcd/homelab/x".to_owned(), source }
+    }
+
+    #[test]
+    fn every_failure_says_what_why_and_what_to_do() {
+        let call =
+            Call { method: "EtcdSnapshot", endpoint: "10.0.0.1".parse().unwrap(), node: None, received_bytes: None };
+        let denied = TalosError::Status { call, code: Code::PermissionDenied, message: "not authorized".to_owned() };
+        let cases = [
+            (
+                RunError::from(denied),
+                Exit::Failed,
+                "error: could not take the snapshot\n  \
+                 caused by: EtcdSnapshot on 10.0.0.1:50000 failed with PermissionDenied: not authorized\n\n\
+                 hint: the client certificate needs the role os:etcd:backup (os:operator and os:admin may too)\n",
+            ),
+            (
+                not_proven(Verdict::Truncated),
+                Exit::Failed,
+                "error: what the node sent is not proven to be a whole snapshot, so nothing was stored\n  \
+                 caused by: after 40 bytes: the file is cut short: it ends before the database does (8 bytes are missing)\n\n\
+                 hint: Talos reports a snapshot that was cut short as success: look at etcd's log on the node, then run again or \
+                 name another node with --node\n",
+            ),
+            (
+                RunError::Store(store_error(StoreErrorKind::Unavailable, Some("ask again later"))),
+                Exit::Failed,
+                "error: could not store the backup\n  caused by: could not read etcd/homelab/x\n  \
+                 caused by: the store answered 403\n\nhint: ask again later\n",
+            ),
+            (
+                RunError::Store(store_error(StoreErrorKind::Config, None)),
+                Exit::Usage,
+                "error: could not store the backup\n  caused by: could not read etcd/homelab/x\n  \
+                 caused by: the store answered 403\n",
+            ),
+            (
+                read_back(ReadBackError::Fetch(store_error(StoreErrorKind::Denied, Some("docs/permissions")))),
+                Exit::Failed,
+                "error: etcd/homelab/x was stored but could not be read back, so it is not a backup\n  \
+                 caused by: could not fetch it\n  caused by: could not read etcd/homelab/x\n  \
+                 caused by: the store answered 403\n\n\
+                 hint: reading back needs s3:GetObject (see docs/permissions), or give --no-read-back; the object stays where \
+                 it is, but no listing shows it as a backup\n",
+            ),
+            (
+                read_back(ReadBackError::Differs("it opens to another snapshot".to_owned())),
+                Exit::Failed,
+                "error: etcd/homelab/x was stored but could not be read back, so it is not a backup\n  \
+                 caused by: the store has something else: it opens to another snapshot\n\n\
+                 hint: the store does not give back what it was given: do not trust it; the object stays where it is, but no \
+                 listing shows it as a backup\n",
+            ),
+            (
+                RunError::Commit {
+                    key: "etcd/homelab/x".to_owned(),
+                    source: StoreError::new(StoreErrorKind::AlreadyExists, "etcd/homelab/x.json exists already"),
+                },
+                Exit::Failed,
+                "error: etcd/homelab/x was stored but could not be committed\n  \
+                 caused by: etcd/homelab/x.json exists already\n",
+            ),
+            (RunError::Interrupted("SIGTERM"), Exit::Interrupted, "error: interrupted by SIGTERM\n"),
+            (
+                RunError::InterruptedCommit("SIGINT"),
+                Exit::Interrupted,
+                "error: interrupted by SIGINT in the middle of the commit, so whether the backup was made is not known\n\n\
+                 hint: if the object has a manifest beside it, it is a backup\n",
+            ),
+        ];
+        for (error, exit, expected) in cases {
+            assert_eq!(error_text(&error, error.hint().as_deref()), expected);
+            assert_eq!(error.exit(), exit, "{error}");
+        }
+    }
+
+    #[test]
+    fn each_verdict_that_refuses_has_its_own_way_out() {
+        let hint = |verdict| not_proven(verdict).hint().unwrap();
+        assert!(hint(Verdict::HashMismatch).contains("bytes changed"));
+        assert!(hint(Verdict::StructurallyDamaged).contains("another one with --node"));
+        assert!(hint(Verdict::TooLargeToJudge).contains("report it"));
+        for cut in [Verdict::Truncated, Verdict::NoTrailer, Verdict::Empty, Verdict::NotASnapshot, Verdict::Lengthened]
+        {
+            assert!(hint(cut).contains("cut short"), "{cut:?}");
+        }
+    }
+}

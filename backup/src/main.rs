@@ -42,7 +42,7 @@ fn program(arguments: &Arguments, talk: &mut Talk) -> Result<(), RunError> {
     *talk = Talk::from_values(&values)?;
     log::start(talk.log, talk.format);
     if arguments.print_config {
-        output::data(&values.to_toml(SETTINGS));
+        output::data(&(values.to_toml(SETTINGS) + &credentials_text()));
         return Ok(());
     }
     refuse_bare_call(arguments, &values)?;
@@ -50,6 +50,24 @@ fn program(arguments: &Arguments, talk: &mut Talk) -> Result<(), RunError> {
     let outcome = runtime()?.block_on(run_until_signal(config, talk))?;
     tell(&outcome, talk);
     Ok(())
+}
+
+/// Which of the SDK's own variables are set: what they hold is nobody's business, that they are there is worth knowing.
+fn credentials_text() -> String {
+    const VARIABLES: [&str; 7] = [
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_PROFILE",
+        "AWS_ROLE_ARN",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    ];
+    let line = |name: &str| match env(name).filter(|value| !value.is_empty()) {
+        Some(_) => format!("# {name} is set (not shown)\n"),
+        None => format!("# {name} is not set\n"),
+    };
+    VARIABLES.into_iter().map(line).collect()
 }
 
 /// Called with nothing at all, it was probably called by a person who wants to know what it is.
