@@ -63,11 +63,12 @@ fn credentials_text() -> String {
         "AWS_WEB_IDENTITY_TOKEN_FILE",
         "AWS_CONTAINER_CREDENTIALS_FULL_URI",
     ];
-    let line = |name: &str| match env(name).filter(|value| !value.is_empty()) {
-        Some(_) => format!("# {name} is set (not shown)\n"),
-        None => format!("# {name} is not set\n"),
-    };
-    VARIABLES.into_iter().map(line).collect()
+    let is_set = |name: &&str| env(name).is_some_and(|value| !value.is_empty());
+    let set: Vec<&str> = VARIABLES.into_iter().filter(is_set).collect();
+    match set.as_slice() {
+        [] => "# S3 credentials: no variable is set; the SDK goes on to profiles and instance metadata\n".to_owned(),
+        set => format!("# S3 credentials: {} (set, not shown)\n", set.join(", ")),
+    }
 }
 
 /// Called with nothing at all, it was probably called by a person who wants to know what it is.
