@@ -84,6 +84,13 @@ impl Program {
         self
     }
 
+    /// Runs `inner` through this program: its path and arguments follow, its environment and folder are taken over.
+    pub fn wrapping(mut self, inner: &Program) -> Self {
+        self.arguments.push(inner.path.clone().into());
+        self.arguments.extend(inner.arguments.iter().cloned());
+        Self { variables: inner.variables.clone(), folder: inner.folder.clone(), timeout: inner.timeout, ..self }
+    }
+
     /// Sets a variable of its environment, which begins empty.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.variables.insert(name.as_ref().to_owned(), value.as_ref().to_owned());

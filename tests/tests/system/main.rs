@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod crash;
 mod drop_in;
 mod main_job;
 mod talos;
