@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use bronzenail_backup::arguments::{self, Arguments};
 use bronzenail_backup::config::{self, Config, Talk};
@@ -12,7 +13,7 @@ use bronzenail_backup::settings::SETTINGS;
 use bronzenail_cli::progress::Progress;
 use bronzenail_cli::{Exit, Values, log, output, termination};
 use chrono::Utc;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 fn main() -> ExitCode {
     let arguments = match arguments::parse(std::env::args_os()) {
@@ -47,8 +48,11 @@ fn program(arguments: &Arguments, talk: &mut Talk) -> Result<(), RunError> {
     }
     refuse_bare_call(arguments, &values)?;
     let config = Config::build(&values, &env, Utc::now())?;
-    let outcome = runtime()?.block_on(run_until_signal(config, talk))?;
-    tell(&outcome, talk);
+    let runtime = runtime()?;
+    let ended = runtime.block_on(run_until_signal(config, talk));
+    // What is still looking up a name by then is not worth the rest of the grace time.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    tell(&ended?, talk);
     Ok(())
 }
 
@@ -63,11 +67,12 @@ fn credentials_text() -> String {
         "AWS_WEB_IDENTITY_TOKEN_FILE",
         "AWS_CONTAINER_CREDENTIALS_FULL_URI",
     ];
-    let line = |name: &str| match env(name).filter(|value| !value.is_empty()) {
-        Some(_) => format!("# {name} is set (not shown)\n"),
-        None => format!("# {name} is not set\n"),
-    };
-    VARIABLES.into_iter().map(line).collect()
+    let is_set = |name: &&str| env(name).is_some_and(|value| !value.is_empty());
+    let set: Vec<&str> = VARIABLES.into_iter().filter(is_set).collect();
+    match set.as_slice() {
+        [] => "# S3 credentials: no variable is set; the SDK goes on to profiles and instance metadata\n".to_owned(),
+        set => format!("# S3 credentials: {} (set, not shown)\n", set.join(", ")),
+    }
 }
 
 /// Called with nothing at all, it was probably called by a person who wants to know what it is.
@@ -91,34 +96,46 @@ fn runtime() -> Result<tokio::runtime::Runtime, RunError> {
 }
 
 async fn run_until_signal(config: Config, talk: &Talk) -> Result<Outcome, RunError> {
+    // First of all: the kernel passes a signal without a handler over where the program is the first process of a pod.
+    let signals = Signals::handled();
     let progress = if talk.quiet { Progress::none() } else { Progress::for_stderr(talk.format) };
     let interrupt = Interrupt::default();
     let running = run::run(config, &progress, &interrupt, &Utc::now);
-    let ended = interrupt.guard(running, name_of_signal()).await;
+    let ended = interrupt.guard(running, Signals::first(signals)).await;
     progress.finish();
     ended
 }
 
-/// Waits for the signals by which a person or a kubelet ends a program.
-async fn name_of_signal() -> &'static str {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        // Without handlers the signals end the process the hard way; the manifest is still the last thing written.
-        return std::future::pending().await;
-    };
-    let name = tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
-    };
-    // Who asks twice does not want to wait for the store.
-    tokio::spawn(async move {
+/// The signals by which a person or a kubelet ends a program.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn handled() -> Option<Self> {
+        let terminate = signal(SignalKind::terminate()).ok()?;
+        Some(Self { terminate, interrupt: signal(SignalKind::interrupt()).ok()? })
+    }
+
+    async fn next(&mut self) -> &'static str {
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
         }
-        std::process::exit(Exit::Interrupted.code().into());
-    });
-    name
+    }
+
+    /// Waits for the first. Who asks twice does not want to wait for the store: a second one ends the program.
+    async fn first(signals: Option<Self>) -> &'static str {
+        // Without handlers the signals end the process the hard way; the manifest is still the last thing written.
+        let Some(mut signals) = signals else { return std::future::pending().await };
+        let name = signals.next().await;
+        tokio::spawn(async move {
+            signals.next().await;
+            std::process::exit(Exit::Interrupted.code().into());
+        });
+        name
+    }
 }
 
 fn tell(outcome: &Outcome, talk: &Talk) {

@@ -6,7 +6,7 @@
 use std::io::{self, Read, Write};
 
 use bronzenail_format::{OneTimeIdentity, OpenError, OpenOptions, Opened, Sha256Digest, open};
-use bronzenail_store::{Append, StoreError, StoreErrorKind};
+use bronzenail_store::{Append, ByteStream, StoreError, StoreErrorKind};
 use bytes::Bytes;
 use futures::StreamExt;
 use sha2::{Digest, Sha256};
@@ -16,7 +16,9 @@ use crate::error::{ReadBackError, RunError};
 
 const BUFFERS: usize = 8;
 /// Breaks in a row without a byte in between.
-const BREAKS_MAX: u32 = 5;
+const BREAKS_IN_A_ROW_MAX: u32 = 5;
+/// Breaks in all: a store that gives a byte at a time must not keep us for ever.
+const BREAKS_MAX: u32 = 100;
 
 /// What must come back.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +53,8 @@ pub async fn run(
         (opened, plain.bytes, Sha256Digest(plain.hasher.finalize().into()))
     });
 
-    let fetched = fetch(store, key, expected.stored_bytes, sender, &mut progress).await;
+    let read = async |from| store.read(key, from).await;
+    let fetched = fetch(read, expected.stored_bytes, sender, &mut progress).await;
     let (opened, plain_bytes, plain_sha256) = thread.await.map_err(RunError::Task)?;
     // What could not be fetched cannot be opened: the first of the two is the reason.
     fetched
@@ -86,29 +89,31 @@ type Item = Result<Bytes, FetchFailed>;
 #[error("the fetch failed")]
 struct FetchFailed;
 
-/// Sends the object's bytes on, resuming after a break.
+/// Sends the object's bytes on, resuming after a break. `read` reads from a byte on.
 async fn fetch(
-    store: &Append,
-    key: &str,
+    read: impl AsyncFn(u64) -> Result<ByteStream, StoreError>,
     stored_bytes: u64,
     sender: mpsc::Sender<Item>,
     progress: &mut impl FnMut(u64),
 ) -> Result<(), StoreError> {
-    let (mut bytes, mut breaks) = (0, 0);
+    let (mut bytes, mut breaks, mut breaks_in_a_row) = (0, 0, 0);
     loop {
         let before = bytes;
-        match fetch_from(store, key, &mut bytes, &sender, progress).await {
+        let ended = fetch_from(&read, &mut bytes, &sender, progress).await;
+        breaks += 1;
+        breaks_in_a_row = if bytes > before { 1 } else { breaks_in_a_row + 1 };
+        let is_last = breaks_in_a_row > BREAKS_IN_A_ROW_MAX || breaks > BREAKS_MAX;
+        match ended {
+            Ok(Fetched::NotWanted) => return Ok(()),
             // More or less than was stored is for the comparison to say.
-            Ok(()) if bytes >= stored_bytes || breaks >= BREAKS_MAX => return Ok(()),
-            Err(error) if breaks >= BREAKS_MAX || !can_resume(&error) => {
+            Ok(Fetched::ToItsEnd) if bytes >= stored_bytes || is_last => return Ok(()),
+            Err(error) if is_last || !can_resume(&error) => {
                 let _ = sender.send(Err(FetchFailed)).await;
                 return Err(error);
             }
             // Ended early, with an error or without: go on where it ended.
-            Ok(()) | Err(_) => {
-                breaks = if bytes > before { 1 } else { breaks + 1 };
-                tracing::info!(key, bytes, "the store broke off; resuming");
-            }
+            Ok(Fetched::ToItsEnd) => tracing::info!(bytes, "the store ended early; resuming"),
+            Err(error) => tracing::info!(bytes, %error, "the store broke off; resuming"),
         }
     }
 }
@@ -117,25 +122,28 @@ fn can_resume(error: &StoreError) -> bool {
     matches!(error.kind(), StoreErrorKind::Network | StoreErrorKind::Stalled | StoreErrorKind::Unavailable)
 }
 
+enum Fetched {
+    ToItsEnd,
+    /// The opening side has seen enough; it says why.
+    NotWanted,
+}
+
 async fn fetch_from(
-    store: &Append,
-    key: &str,
+    read: &impl AsyncFn(u64) -> Result<ByteStream, StoreError>,
     bytes: &mut u64,
     sender: &mpsc::Sender<Item>,
     progress: &mut impl FnMut(u64),
-) -> Result<(), StoreError> {
-    let mut stream = store.read(key, *bytes).await?;
+) -> Result<Fetched, StoreError> {
+    let mut stream = read(*bytes).await?;
     while let Some(chunk) = stream.next().await {
         let chunk = chunk?;
         *bytes += chunk.len() as u64;
         if sender.send(Ok(chunk)).await.is_err() {
-            // The opening side has seen enough; it says why.
-            *bytes = u64::MAX;
-            return Ok(());
+            return Ok(Fetched::NotWanted);
         }
         progress(*bytes);
     }
-    Ok(())
+    Ok(Fetched::ToItsEnd)
 }
 
 struct ChannelReader {
@@ -176,6 +184,8 @@ impl Write for HashSink {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     const EXPECTED: Expected = Expected {
@@ -225,5 +235,71 @@ mod tests {
         ] {
             assert_eq!(can_resume(&StoreError::new(kind, "could not read it")), resumed, "{kind:?}");
         }
+    }
+
+    /// What the store does when it is asked, time after time: so many bytes, and then an error or an end.
+    struct Script(Mutex<Vec<(usize, Option<StoreErrorKind>)>>);
+
+    const OBJECT: &[u8] = b"0123456789";
+
+    impl Script {
+        fn read(&self, from: u64) -> ByteStream {
+            let mut steps = self.0.lock().unwrap();
+            let (bytes, ending) = if steps.len() > 1 { steps.remove(0) } else { steps[0] };
+            let rest = &OBJECT[usize::try_from(from).unwrap().min(OBJECT.len())..];
+            let mut items = vec![Ok(Bytes::from_static(&rest[..bytes.min(rest.len())]))];
+            items.extend(ending.map(|kind| Err(StoreError::new(kind, "could not read it"))));
+            Box::pin(futures::stream::iter(items))
+        }
+    }
+
+    async fn fetched(steps: &[(usize, Option<StoreErrorKind>)]) -> (Result<(), StoreError>, Vec<u8>) {
+        let (sender, mut receiver) = mpsc::channel::<Item>(BUFFERS);
+        let script = Script(Mutex::new(steps.to_vec()));
+        let read = async |from| Ok(script.read(from));
+        let mut seen = Vec::new();
+        let drain = async {
+            while let Some(Ok(bytes)) = receiver.recv().await {
+                seen.extend_from_slice(&bytes);
+            }
+        };
+        let mut progress = |_| {};
+        let (ended, ()) = tokio::join!(fetch(read, OBJECT.len() as u64, sender, &mut progress), drain);
+        (ended, seen)
+    }
+
+    #[tokio::test]
+    async fn a_fetch_that_breaks_goes_on_where_it_broke() {
+        use StoreErrorKind as Kind;
+        let all = usize::MAX;
+        for steps in [
+            &[(all, None)][..],
+            &[(3, Some(Kind::Network)), (0, Some(Kind::Stalled)), (4, Some(Kind::Unavailable)), (all, None)],
+            // An end that comes too early, and says nothing.
+            &[(3, None), (0, None), (all, None)],
+            // More breaks than are allowed in a row, but each time it moved; the last one after the last byte.
+            &[&[(1, Some(Kind::Network)); 10][..], &[(all, None)]].concat(),
+        ] {
+            let (ended, seen) = fetched(steps).await;
+            assert!(ended.is_ok(), "{steps:?}");
+            assert_eq!(seen, OBJECT, "{steps:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_fetch_that_gets_nowhere_ends() {
+        use StoreErrorKind as Kind;
+        for (steps, kind) in [
+            (&[(3, Some(Kind::Network)), (0, Some(Kind::Network))][..], Kind::Network),
+            (&[(3, Some(Kind::Denied)), (usize::MAX, None)], Kind::Denied),
+        ] {
+            let (ended, seen) = fetched(steps).await;
+            assert_eq!(ended.unwrap_err().kind(), kind);
+            assert_eq!(seen, OBJECT[..3]);
+        }
+        // A store that has less than was sent: the comparison says so.
+        let (ended, seen) = fetched(&[(3, None), (0, None)]).await;
+        assert!(ended.is_ok());
+        assert_eq!(seen, OBJECT[..3]);
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: whatever the level, only our own crates may speak above `warn`. The traces of the SDK and of the HTTP stack
 //! carry headers, and with them session tokens and signatures. `RUST_LOG` is not read for the same reason.
 
-mod json;
+pub(crate) mod json;
 
 use std::io::IsTerminal;
 use std::str::FromStr;

@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use crate::log::Format;
+use crate::log::{Format, json};
 use crate::report::{causes, error_text};
 
 /// Writes data to standard output.
@@ -33,9 +33,11 @@ fn failure_text(error: &(dyn std::error::Error + 'static), hint: Option<&str>, f
     match format {
         Format::Text => error_text(error, hint),
         Format::Json => {
-            let (message, causes) = (error.to_string(), causes(error));
-            let line = serde_json::json!({ "level": "error", "message": message, "causes": causes, "hint": hint });
-            format!("{line}\n")
+            let mut fields = serde_json::Map::new();
+            fields.insert("message".to_owned(), error.to_string().into());
+            fields.insert("causes".to_owned(), causes(error).into());
+            fields.insert("hint".to_owned(), hint.into());
+            json::line("error", fields)
         }
     }
 }

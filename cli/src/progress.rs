@@ -2,13 +2,14 @@
 //!
 //! Invariant: progress never fails the work, not even where standard error is closed.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::log::Format;
+use crate::log::{Format, json};
+use crate::output::talk;
 use crate::units;
 
 /// Often enough to see that it lives, rarely enough for a log.
@@ -64,7 +65,7 @@ impl Progress {
                 let Ok(mut lines) = lines.lock() else { return };
                 let now = Instant::now();
                 *lines = Lines { format: lines.format, stage: stage.to_owned(), begun: now, last: now };
-                say(&lines.begin());
+                talk(&lines.begin());
             }
             Kind::None => {}
         }
@@ -78,7 +79,7 @@ impl Progress {
                 let Ok(mut lines) = lines.lock() else { return };
                 if lines.last.elapsed() >= LINE_INTERVAL {
                     lines.last = Instant::now();
-                    say(&lines.done(bytes, lines.begun.elapsed()));
+                    talk(&lines.done(bytes, lines.begun.elapsed()));
                 }
             }
             Kind::None => {}
@@ -96,25 +97,26 @@ impl Progress {
 impl Lines {
     fn begin(&self) -> String {
         match self.format {
-            Format::Text => self.stage.clone(),
-            Format::Json => serde_json::json!({ "level": "info", "stage": self.stage }).to_string(),
+            Format::Text => format!("{}\n", self.stage),
+            Format::Json => json::line("info", object([("stage", self.stage.as_str().into())])),
         }
     }
 
     fn done(&self, bytes: u64, elapsed: Duration) -> String {
         let Self { stage, .. } = self;
         match self.format {
-            Format::Text => format!("{stage}: {} in {}", units::bytes(bytes), units::duration(elapsed)),
+            Format::Text => format!("{stage}: {} in {}\n", units::bytes(bytes), units::duration(elapsed)),
             Format::Json => {
                 let seconds = elapsed.as_secs_f64();
-                serde_json::json!({ "level": "info", "stage": stage, "bytes": bytes, "seconds": seconds }).to_string()
+                let stage = stage.as_str().into();
+                json::line("info", object([("stage", stage), ("bytes", bytes.into()), ("seconds", seconds.into())]))
             }
         }
     }
 }
 
-fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+fn object<const N: usize>(fields: [(&str, serde_json::Value); N]) -> serde_json::Map<String, serde_json::Value> {
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 #[cfg(test)]
@@ -126,10 +128,11 @@ mod tests {
         let now = Instant::now();
         let lines = |format| Lines { format, stage: "taking the snapshot".to_owned(), begun: now, last: now };
         let text = lines(Format::Text);
-        assert_eq!(text.begin(), "taking the snapshot");
-        assert_eq!(text.done(8 << 20, Duration::from_secs(12)), "taking the snapshot: 8.0 MiB in 12 s");
+        assert_eq!(text.begin(), "taking the snapshot\n");
+        assert_eq!(text.done(8 << 20, Duration::from_secs(12)), "taking the snapshot: 8.0 MiB in 12 s\n");
         let json = lines(Format::Json);
-        assert_eq!(json.begin(), r#"{"level":"info","stage":"taking the snapshot"}"#);
+        let line: serde_json::Value = serde_json::from_str(&json.begin()).unwrap();
+        assert_eq!((&line["level"], &line["stage"]), (&"info".into(), &"taking the snapshot".into()));
         let line: serde_json::Value = serde_json::from_str(&json.done(1, Duration::from_secs(1))).unwrap();
         assert_eq!((&line["bytes"], &line["seconds"]), (&1.into(), &1.0.into()));
     }

@@ -85,6 +85,8 @@ async fn make(
     let Around { progress, interrupt, clock, mut stopwatch } = around;
     let job = Job::new(store.append(), prefix, (cluster, taken_at), rand::random, interrupt).await?;
 
+    tracing::info!(id = %job.id, key = job.data_key(), place = store.place(), "the snapshot has begun");
+
     let one_time = read_back.then(OneTimeIdentity::generate);
     let recipients_text = recipients.canonical();
     let sealing = Sealing { recipients, one_time: one_time.clone(), compression };
@@ -96,15 +98,18 @@ async fn make(
         job.abort(open_upload).await;
         return Err(not_proven);
     }
+    tracing::info!(bytes = passed.report.bytes, verdict = passed.report.verdict.name(), "the snapshot is whole");
     let mut evidence = vec![record::streamed(&passed.report, clock())];
     progress.stage("asking the store what it has");
     let uploaded = job.complete(open_upload).await?;
     evidence.push(record::stored(&uploaded, clock()));
+    tracing::info!(bytes = uploaded.bytes, parts = uploaded.parts, checksum = ?uploaded.checksum, "the store has it");
     stopwatch.lap("complete");
 
     if let Some(one_time) = &one_time {
         progress.stage("reading it back");
         job.read_back(one_time, &passed, |bytes| progress.bytes(bytes)).await?;
+        tracing::info!("it came back as it was sent");
         evidence.push(record::read_back(&passed, clock()));
         stopwatch.lap("read_back");
     }
@@ -124,6 +129,7 @@ async fn make(
     };
     progress.stage("committing");
     let created = job.commit(&manifest).await?;
+    tracing::info!(key = job.manifest_key(), retries = store.retries(), "committed");
     stopwatch.lap("commit");
 
     warnings.extend(record::doubts(&passed.report, created));

@@ -1,4 +1,4 @@
-//! Log lines as JSON: one object each, with the time, the level, where it was said, the message and its fields.
+//! Lines of JSON: one object each, with the time, the level, and what is to be said.
 
 use std::fmt::Debug;
 use std::io::Write;
@@ -10,6 +10,15 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::Context;
+
+/// One line with these fields, which may not be called `time` or `level`.
+pub(crate) fn line(level: &str, fields: Map<String, Value>) -> String {
+    let mut line = Map::new();
+    line.insert("time".to_owned(), json!(Utc::now().to_rfc3339_opts(SecondsFormat::Millis, true)));
+    line.insert("level".to_owned(), json!(level));
+    line.extend(fields);
+    format!("{}\n", Value::Object(line))
+}
 
 /// Writes every event that it is given; spans are not told.
 #[derive(Debug)]
@@ -25,14 +34,10 @@ impl<S: Subscriber, W: for<'w> MakeWriter<'w> + 'static> Layer<S> for Lines<W> {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut fields = Fields(Map::new());
         event.record(&mut fields);
-        let time = Utc::now().to_rfc3339_opts(SecondsFormat::Millis, true);
-        let mut line = Map::new();
-        line.insert("time".to_owned(), json!(time));
-        line.insert("level".to_owned(), json!(event.metadata().level().as_str().to_ascii_lowercase()));
-        line.insert("target".to_owned(), json!(event.metadata().target()));
-        line.append(&mut fields.0);
+        fields.0.insert("target".to_owned(), json!(event.metadata().target()));
+        let level = event.metadata().level().as_str().to_ascii_lowercase();
         // A log that cannot be written is no reason to fail.
-        let _ = self.0.make_writer().write_all(format!("{}\n", Value::Object(line)).as_bytes());
+        let _ = self.0.make_writer().write_all(line(&level, fields.0).as_bytes());
     }
 }
 
