@@ -95,7 +95,8 @@ pub(crate) struct Cause {
 impl Cause {
     /// Copies the texts of an error and of its causes, and nothing else of them.
     pub(crate) fn texts_of(error: &dyn Error) -> Self {
-        let text = error.to_string();
+        // One line a cause, whatever the layers below think of.
+        let text = error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" ");
         let mut below = error.source();
         // Layers that only repeat what the one above said add nothing.
         while below.is_some_and(|cause| text.contains(&cause.to_string())) {

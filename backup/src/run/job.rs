@@ -46,9 +46,13 @@ impl<'a> Job<'a> {
     async fn is_free(&self) -> Result<bool, RunError> {
         match self.append.stat(&self.data_key()).await {
             Ok(found) => Ok(found.is_none()),
-            // Without the permission to list, S3 says 403 for what is not there. If the power is really missing, the upload
-            // will say so in a moment.
-            Err(error) if error.kind() == StoreErrorKind::Denied => Ok(true),
+            // Without the permission to list, S3 says 403 for what is not there, and an answer to HEAD never says why. If
+            // something is really wrong, the upload will be told so in a moment, with a reason.
+            Err(error)
+                if matches!(error.kind(), StoreErrorKind::Denied | StoreErrorKind::Config | StoreErrorKind::Other) =>
+            {
+                Ok(true)
+            }
             Err(error) => Err(RunError::Store(error)),
         }
     }

@@ -16,6 +16,9 @@ use aws_smithy_runtime_api::client::http::{
     HttpConnectorSettings, SharedHttpClient, SharedHttpConnector, http_client_fn,
 };
 
+use aws_smithy_runtime_api::client::interceptors::context::InterceptorContext;
+use aws_smithy_runtime_api::client::retries::classifiers::{ClassifyRetry, RetryAction, SharedRetryClassifier};
+
 use super::options::{ChecksumMode, S3Options};
 use super::trust;
 use super::watch::{Limits, Watched};
@@ -43,22 +46,49 @@ pub(super) async fn build(options: &S3Options, retries: Arc<AtomicU64>) -> Resul
     if let Some(endpoint) = &options.endpoint {
         config.set_endpoint_url(Some(endpoint.clone()));
     }
-    match options.checksums {
-        Some(ChecksumMode::WhenSupported) => {
-            config.set_request_checksum_calculation(Some(RequestChecksumCalculation::WhenSupported));
-            config.set_response_checksum_validation(Some(ResponseChecksumValidation::WhenSupported));
+    let (request, response) = match checksum_mode(options) {
+        ChecksumMode::WhenRequired => {
+            (RequestChecksumCalculation::WhenRequired, ResponseChecksumValidation::WhenRequired)
         }
-        // The SDK's own default asks stores for what many refuse; its environment variables still count.
-        mode => {
-            if mode.is_some() || shared.request_checksum_calculation().is_none() {
-                config.set_request_checksum_calculation(Some(RequestChecksumCalculation::WhenRequired));
-            }
-            if mode.is_some() || shared.response_checksum_validation().is_none() {
-                config.set_response_checksum_validation(Some(ResponseChecksumValidation::WhenRequired));
-            }
+        ChecksumMode::WhenSupported => {
+            (RequestChecksumCalculation::WhenSupported, ResponseChecksumValidation::WhenSupported)
+        }
+    };
+    config.set_request_checksum_calculation(Some(request));
+    config.set_response_checksum_validation(Some(response));
+    config.push_retry_classifier(SharedRetryClassifier::new(TooManyRequests));
+    Ok(aws_sdk_s3::Client::from_conf(config.build()))
+}
+
+/// What was set, else what the SDK's own variable says, else the mode that every store takes.
+///
+/// Read here, because the SDK's configuration does not tell its default from a choice, and its default is what many refuse.
+fn checksum_mode(options: &S3Options) -> ChecksumMode {
+    let from_env = || std::env::var("AWS_REQUEST_CHECKSUM_CALCULATION").ok();
+    match options.checksums {
+        Some(mode) => mode,
+        None if from_env().is_some_and(|mode| mode.eq_ignore_ascii_case("when_supported")) => {
+            ChecksumMode::WhenSupported
+        }
+        None => ChecksumMode::WhenRequired,
+    }
+}
+
+/// 429 without a body, as an answer to HEAD is, says no code that the SDK would know.
+#[derive(Debug)]
+struct TooManyRequests;
+
+impl ClassifyRetry for TooManyRequests {
+    fn classify_retry(&self, context: &InterceptorContext) -> RetryAction {
+        match context.response().map(|response| response.status().as_u16()) {
+            Some(429) => RetryAction::throttling_error(),
+            _ => RetryAction::NoActionIndicated,
         }
     }
-    Ok(aws_sdk_s3::Client::from_conf(config.build()))
+
+    fn name(&self) -> &'static str {
+        "429 Too Many Requests"
+    }
 }
 
 /// What was set; for a custom endpoint also what the environment or the profile says, and a name that any store takes.

@@ -22,6 +22,7 @@ where
             refused(doing, status.unwrap_or(0), &code, message, region.as_deref())
         }
         SdkError::TimeoutError(_) => StoreError::new(Kind::Stalled, doing).because(Cause::texts_of(&error)),
+        SdkError::DispatchFailure(_) if chain(&error).contains("no credentials found") => not_sent(doing, &error),
         SdkError::DispatchFailure(failure) => {
             let kind = if stalled(&error) || failure.is_timeout() { Kind::Stalled } else { Kind::Network };
             let failure = StoreError::new(kind, doing).because(Cause::texts_of(&error));
