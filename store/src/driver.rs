@@ -101,6 +101,11 @@ pub(crate) trait PartSink: std::fmt::Debug + Send + Sync {
     /// Makes the object visible. The caller looks at the object afterwards, whatever this returns.
     async fn complete(&self, parts: &[Part]) -> Result<(), StoreError>;
 
+    /// What is to be done to an object that is there and whole, such as to see that it is locked.
+    async fn settle(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Leaves nothing behind. May be called after anything, more than once.
     async fn abort(&self) -> Result<(), StoreError>;
 }

@@ -181,7 +181,9 @@ impl Upload {
         }
         self.done.sort_by_key(|part| part.number);
         let completed = self.sink.complete(&self.done).await;
-        self.confirm(completed).await
+        let uploaded = self.confirm(completed).await?;
+        self.sink.settle().await?;
+        Ok(uploaded)
     }
 
     /// The store's word at completion is not enough, nor is its silence: only the object itself counts.

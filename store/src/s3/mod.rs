@@ -5,6 +5,7 @@
 
 mod client;
 mod errors;
+mod lock;
 mod options;
 mod trust;
 mod upload;
@@ -282,7 +283,10 @@ impl S3 {
         if conditional {
             request = request.if_none_match("*");
         }
-        let Err(error) = request.send().await else { return Ok(true) };
+        let Err(error) = request.send().await else {
+            lock::ensure(&self.shared, key).await?;
+            return Ok(true);
+        };
         let status = error.raw_response().map(|raw| raw.status().as_u16());
         if conditional && status == Some(501) {
             return Ok(false);

@@ -8,8 +8,8 @@ use aws_sdk_s3::types::{
 };
 use bytes::Bytes;
 
-use super::errors;
 use super::{Shared, aws_time, base64_of, unquoted};
+use super::{errors, lock};
 use crate::driver::{Part, PartSink};
 use crate::upload::md5_of;
 use crate::{StoreError, StoreErrorKind};
@@ -103,6 +103,10 @@ impl PartSink for S3Upload {
             tracing::warn!(key = self.key, "the store completed the upload without saying what it made");
         }
         Ok(())
+    }
+
+    async fn settle(&self) -> Result<(), StoreError> {
+        lock::ensure(&self.shared, &self.key).await
     }
 
     async fn abort(&self) -> Result<(), StoreError> {

@@ -280,6 +280,15 @@ async fn b41_the_region_that_the_store_expects_is_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_the_store_does_not_know_is_a_failure_and_no_secret_wish() {
+    let bucket = Bucket::small().await;
+    let locked = bucket.program().arg("--object-lock-legal-hold");
+    // The server in memory knows no object lock; one that takes the headers and forgets them is no better.
+    let output = bucket.fails_with(&locked).await;
+    assert!(output.stderr.contains("lock") || output.stderr.contains("501"), "{output:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn b38_a_bucket_host_without_a_name_points_at_path_style() {
     let bucket = Bucket::small().await;
     let endpoint = format!("http://store.invalid:{}", bucket.front.address().port());
@@ -519,4 +528,25 @@ fn the_noise_of_the_lab_does_not_compress() {
     let noise: Vec<u8> = (0..1_000).flat_map(|seed| noise(seed, 1_000)).collect();
     let packed = zstd::encode_all(noise.as_slice(), 3).unwrap();
     assert!(packed.len() > noise.len() * 9 / 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b45_a_proxy_carries_the_store_and_never_talos() {
+    let bucket = Bucket::small().await;
+    let proxy = bronzenail_lab::front::ForwardProxy::start().await.unwrap();
+    proxy.lead("store.invalid", bucket.front.address());
+    let port = bucket.front.address().port();
+    let program = bucket
+        .program()
+        .args(["--s3-endpoint", &format!("http://store.invalid:{port}"), "--s3-attempts", "1"])
+        .env("HTTP_PROXY", proxy.url())
+        .env("HTTPS_PROXY", proxy.url())
+        .env("ALL_PROXY", proxy.url());
+    program.run().await.unwrap().assert_code(0);
+    assert!(!proxy.seen().is_empty(), "the store's name is known to the proxy alone");
+    let talos = bucket.rig.emulator.endpoint();
+    assert!(proxy.seen().iter().all(|seen| seen.authority != talos), "{:?}", proxy.seen());
+
+    let bypassed = program.clone().env("NO_PROXY", "store.invalid").run().await.unwrap();
+    bypassed.assert_code(1);
 }

@@ -7,5 +7,6 @@
 mod bucket;
 mod crash;
 mod drop_in;
+mod judged;
 mod main_job;
 mod talos;
