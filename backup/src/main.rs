@@ -39,7 +39,12 @@ fn env(name: &str) -> Option<OsString> {
 }
 
 fn program(arguments: &Arguments, talk: &mut Talk) -> Result<(), RunError> {
-    let values = config::values(arguments, &env)?;
+    let values = config::values(arguments, &env).inspect_err(|_| {
+        // How to tell it may stand in what could be read.
+        let without_file = Arguments { config: None, ..arguments.clone() };
+        let known = config::values(&without_file, &env).ok().and_then(|values| Talk::from_values(&values).ok());
+        *talk = known.unwrap_or_default();
+    })?;
     *talk = Talk::from_values(&values)?;
     log::start(talk.log, talk.format);
     if arguments.print_config {

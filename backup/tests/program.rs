@@ -119,8 +119,16 @@ fn a_failure_is_one_json_document_and_one_json_line_where_that_is_asked_for() {
     assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
     let line: serde_json::Value = serde_json::from_str(err(&output)).unwrap();
     assert_eq!((&line["level"], &line["message"]), (&"error".into(), &"no recipient was given".into()));
-    let last_words = std::fs::read_to_string(last_words).unwrap();
-    assert!(last_words.starts_with("no recipient was given (hint: encryption cannot be turned off"), "{last_words}");
+    let said = std::fs::read_to_string(&last_words).unwrap();
+    assert!(said.starts_with("no recipient was given (hint: encryption cannot be turned off"), "{said}");
+
+    // Also where the file is what is wrong.
+    let file = folder.path().join("c.toml");
+    std::fs::write(&file, "nonsense = 1").unwrap();
+    let output = run(&[&flags[..], &["--config", file.to_str().unwrap()]].concat(), &[]);
+    let document: serde_json::Value = serde_json::from_str(out(&output)).unwrap();
+    assert!(document["error"].as_str().unwrap().ends_with("c.toml:1: unknown key `nonsense`"), "{document}");
+    assert!(std::fs::read_to_string(&last_words).unwrap().contains("unknown key"));
 }
 
 #[test]

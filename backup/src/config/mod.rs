@@ -25,6 +25,11 @@ use crate::arguments::Arguments;
 use crate::error::RunError;
 use crate::settings::SETTINGS;
 
+/// Enough for a sentence or two.
+const LABEL_BYTES_MAX: usize = 1_000;
+/// Each stands in the header and in the manifest, an RSA key with 700 bytes: so both stay far below what readers take.
+const RECIPIENTS_MAX: usize = 200;
+
 /// The environment as a function, so that tests need not change their own.
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
@@ -150,7 +155,7 @@ impl Config {
         Ok(Self {
             cluster,
             prefix,
-            label: values.text("label").filter(|label| !label.is_empty()).map(str::to_owned),
+            label: values.with("label", label)?.flatten(),
             recipients,
             talos,
             target,
@@ -159,6 +164,15 @@ impl Config {
             read_back: !values.switch("no-read-back")?,
             notes,
         })
+    }
+}
+
+/// A manifest has to stay small: readers refuse one that is not.
+fn label(text: &str) -> Result<Option<String>, String> {
+    match text.len() {
+        0 => Ok(None),
+        1..=LABEL_BYTES_MAX => Ok(Some(text.to_owned())),
+        bytes => Err(format!("the label has {bytes} bytes, more than the {LABEL_BYTES_MAX} that it may have")),
     }
 }
 
@@ -208,7 +222,15 @@ fn recipients(values: &Values) -> Result<Recipients, RunError> {
     for (path, _) in values.list("recipients-file") {
         sources.push((path.to_owned(), read("the recipients file", path)?));
     }
-    Ok(Recipients::parse(sources.iter().map(|(name, text)| (name.as_str(), text.as_str())))?)
+    let recipients = Recipients::parse(sources.iter().map(|(name, text)| (name.as_str(), text.as_str())))?;
+    let number = recipients.canonical().len();
+    if number > RECIPIENTS_MAX {
+        return Err(usage(
+            format!("{number} recipients are more than the {RECIPIENTS_MAX} that a backup may have"),
+            "seal to a group's key",
+        ));
+    }
+    Ok(recipients)
 }
 
 fn upload(values: &Values) -> Result<UploadOptions, RunError> {

@@ -342,6 +342,23 @@ fn what_cannot_be_used_is_refused_with_its_place_and_the_way_out() {
 }
 
 #[test]
+fn what_would_make_a_manifest_that_no_reader_takes_is_refused() {
+    let place = Place::new();
+    let label = |bytes: usize| place.build(&["--dir", "/d", "--recipient", KEY, "--label", &"x".repeat(bytes)]);
+    assert!(label(LABEL_BYTES_MAX).is_ok());
+    let refused = label(LABEL_BYTES_MAX + 1).unwrap_err().to_string();
+    assert_eq!(refused, "--label: the label has 1001 bytes, more than the 1000 that it may have");
+    assert_eq!(label(0).unwrap().label, None);
+
+    let keys = |number: usize| -> String {
+        (0..number).map(|_| age::x25519::Identity::generate().to_public().to_string() + "\n").collect()
+    };
+    let many = |number| place.build(&["--dir", "/d", "--recipients-file", &place.file("keys", &keys(number))]);
+    assert!(many(RECIPIENTS_MAX).is_ok());
+    assert_eq!(many(RECIPIENTS_MAX + 1).unwrap_err().exit(), Exit::Usage);
+}
+
+#[test]
 fn without_a_recipient_there_is_no_backup() {
     let text = Place::new().refused(&["--dir", "/d"]);
     assert!(text.starts_with("error: no recipient was given\n\nhint: encryption cannot be turned off"), "{text}");
