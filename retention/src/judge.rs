@@ -158,11 +158,17 @@ impl<'a, Id> Judge<'a, Id> {
                 self.reasons[at].push(KeepReason::Unreadable);
                 continue;
             };
-            // From the newest candidate and not from now: what is newer than all that is proven may be all there is.
-            if evidence < needed && newest.is_none_or(|newest| grace.reaches(backup.taken_at, newest)) {
+            if evidence < needed && newest.is_none_or(|newest| self.has_grace(backup.taken_at, newest)) {
                 self.reasons[at].push(KeepReason::Unproven { evidence, needed, grace });
             }
         }
+    }
+
+    /// From the newest candidate and not from now: what is newer than all that is proven may be all there is. What is as
+    /// old to the second has grace too, even where there is none to give: once proven, it is "the newest" that another
+    /// prune relies on while this one still means to remove it.
+    fn has_grace(&self, taken_at: DateTime<Utc>, newest: DateTime<Utc>) -> bool {
+        taken_at >= newest || self.policy.unproven_grace.reaches(taken_at, newest)
     }
 
     fn verdict(&self, at: usize, reasons: Vec<KeepReason>) -> Verdict {

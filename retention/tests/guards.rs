@@ -159,6 +159,18 @@ fn unproven_backups_newer_than_all_proven_ones_are_never_removed() {
     assert!(removed(&judge(entries, &policy, NOW)).is_empty());
 }
 
+/// Found by the model: one prune means to remove an unproven twin of the newest candidate; the twin is proven; another prune
+/// now takes the twin for the newest, and removes the first one.
+#[test]
+fn an_unproven_backup_of_the_same_second_as_the_newest_proven_one_is_not_removed() {
+    let mut entries = all_proven(&["2026-11-30T02:00", "2026-11-29T02:00"]);
+    for name in ["a", "z"] {
+        entries.push(Backup { id: name.to_owned(), ..with_evidence("2026-11-30T02:00", Some(Level::Stored)) });
+    }
+    let policy = bare(&[("keep-last", "1"), ("unproven-grace", "0d")]);
+    assert_eq!(removed(&judge(entries, &policy, NOW)), ["2026-11-29T02:00"]);
+}
+
 #[test]
 fn when_nothing_is_proven_there_is_no_plan() {
     let mut entries = nightly(3, "2026-11-30T02:00");
@@ -208,12 +220,13 @@ fn a_plan_that_removes_a_large_share_needs_a_yes() {
 
 #[test]
 fn a_drop_against_the_previous_backup_needs_a_yes() {
-    let sized = |numbers: &[(Option<u64>, Option<u64>)]| -> Vec<Backup<String>> {
+    type Numbers = (Option<u64>, Option<u64>);
+    let sized = |numbers: &[Numbers]| -> Vec<Backup<String>> {
         let entries = nightly(numbers.len() as i64, "2026-11-30T02:00").into_iter().zip(numbers);
         entries.map(|(backup, &(plain_bytes, keys))| Backup { plain_bytes, keys, ..backup }).collect()
     };
     let steady = (Some(100), Some(100));
-    let cases: [(&str, Vec<(Option<u64>, Option<u64>)>, &[Measure]); 9] = [
+    let cases: [(&str, Vec<Numbers>, &[Measure]); 9] = [
         ("steady", vec![steady; 4], &[]),
         ("half is not more than half", vec![(Some(50), Some(50)), steady, steady], &[]),
         ("bytes", vec![(Some(49), Some(100)), steady, steady], &[Measure::PlainBytes]),

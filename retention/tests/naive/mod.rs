@@ -143,8 +143,10 @@ pub fn kept(entries: &[Backup<u32>], policy: &Policy, now: DateTime<Utc>) -> Opt
     let guarded: BTreeSet<u32> = [newest(&best), newest(&drilled)].into_iter().flatten().map(|one| one.id).collect();
 
     let grace = Length::read(&policy.unproven_grace.to_string());
-    let grace_lasts =
-        |one: &Backup<u32>| newest_candidate.is_none_or(|newest| one.taken_at > grace.back_from(newest.taken_at));
+    let grace_lasts = |one: &Backup<u32>| match newest_candidate.map(|newest| newest.taken_at) {
+        Some(newest) => one.taken_at >= newest || one.taken_at > grace.back_from(newest),
+        None => true,
+    };
     let mut kept = BTreeSet::new();
     for one in entries {
         let unproven = one.evidence < Some(policy.min_evidence);
