@@ -313,3 +313,24 @@ async fn a_healthy_follower_is_chosen_and_only_the_node_header_is_sent() {
     let output = rig.backup_to_directory().args(["--node", "10.0.0.1:50000"]).run().await.unwrap();
     output.assert_code(2);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b15_an_endpoint_that_connects_but_gives_no_snapshot_is_passed_over() {
+    let rig = Rig::of_bytes(rig::fixture_snapshot()).await;
+    let good = rig.emulator.endpoint();
+    let other = good.replace("127.0.0.1", "localhost");
+    let message = "etcd is stopping".to_owned();
+    let flags = ["--endpoint", other.as_str(), "--endpoint", good.as_str()];
+    let fault = || Fault::Status { after_bytes: 0, code: Code::Unavailable, message: message.clone() };
+    rig.emulator.set_nth(1, fault());
+    let output = rig.backup_to_directory().args(flags).run().await.unwrap();
+    output.assert_code(0);
+    let warnings = output.json()["warnings"].to_string();
+    eprintln!("{warnings}\n{}", output.stderr);
+    assert!(warnings.contains(&other) && warnings.contains("etcd is stopping"), "{warnings}");
+    std::fs::remove_dir_all(rig.path("store")).unwrap();
+    rig.emulator.set(fault());
+    let output = fails(&rig, &flags).await;
+    eprintln!("{}", output.stderr);
+    assert!(output.stderr.contains("none of the endpoints gave a snapshot: "), "{}", output.stderr);
+}
