@@ -1,6 +1,6 @@
 //! What a bronzenail backup is: object names, the manifest, and the sealed form of a snapshot.
 //!
-//! [`FORMAT.md`](https://github.com/bronzenail/bronzenail/blob/main/format/FORMAT.md) beside this crate is the normative text;
+//! `FORMAT.md` beside this crate is the normative text;
 //! this is its code. Invariant: no I/O of its own, no clock, no environment. Times and random bytes are parameters, bytes come
 //! from a [`std::io::Read`] and go to a [`std::io::Write`]. What the plain bytes mean is not looked at here.
 
