@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 
 use crate::{
-    Backup, Bucket, Count, Finding, KeepReason, Level, Measure, Percent, Period, PlanError, Policy, RemoveReason, Span,
-    Verdict, Version,
+    Backup, Bucket, Count, Finding, KeepReason, Level, Measure, Period, PlanError, Policy, RemoveReason, Span, Verdict,
+    Version,
 };
 
 /// Positions into `backups` are ages: 0 is the newest.
@@ -77,7 +77,7 @@ impl<'a, Id> Judge<'a, Id> {
             if let Some(why) = &backup.held {
                 self.reasons[at].push(KeepReason::Held { why: why.clone() });
             }
-            if backup.before_upgrade && needed > 0 {
+            if backup.before_upgrade {
                 let newer = backup.version.as_ref().map_or(0, |version| count_above(&newer_good, version, needed));
                 if newer < needed {
                     let version = backup.version.clone();
@@ -219,7 +219,7 @@ impl<'a, Id> Judge<'a, Id> {
             self.good.iter().map(|&at| &self.backups[at]).filter_map(|backup| Some((backup, number(backup)?)));
         let pairs = measured.clone().zip(measured.skip(1));
         for ((backup, now), (before, previous)) in pairs.take(self.policy.drop_look_back as usize) {
-            if limit < Percent::ALL && limit.is_exceeded_by(previous.saturating_sub(now), previous) {
+            if limit.is_exceeded_by(previous.saturating_sub(now), previous) {
                 let (previous_at, taken_at) = (before.taken_at, backup.taken_at);
                 findings.push(Finding::Drop { measure, previous_at, previous, taken_at, now, limit });
             }

@@ -272,6 +272,24 @@ fn a_drop_can_be_looked_for_further_back_and_turned_off() {
 }
 
 #[test]
+fn a_held_backup_is_compared_as_any_other() {
+    let mut entries = nightly(4, "2026-11-30T02:00");
+    for (entry, keys) in entries.iter_mut().zip([10, 100, 10, 10]) {
+        entry.keys = Some(keys);
+    }
+    entries[1].held = Some("audit".to_owned());
+    assert!(judge(entries, &bare(&[("keep-last", "1")]), NOW).removals(Consent::default()).is_err());
+}
+
+#[test]
+fn the_future_is_not_reported_as_unproven_too() {
+    let mut entries = nightly(2, "2026-11-30T02:00");
+    entries.push(with_evidence("2031-01-01T00:00", Some(Level::Stored)));
+    let plan = judge(entries, &bare(&[("keep-last", "1")]), NOW);
+    assert_eq!(plan.findings, [Finding::FutureStamped { backups: 1, latest: at("2031-01-01T00:00") }]);
+}
+
+#[test]
 fn a_drop_is_reported_but_blocks_nothing_where_nothing_is_removed() {
     let mut entries = nightly(2, "2026-11-30T02:00");
     (entries[0].keys, entries[1].keys) = (Some(1), Some(100));

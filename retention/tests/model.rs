@@ -161,7 +161,7 @@ fn policies() -> Vec<Policy> {
         Policy { last: Count::from(1), ..strict.clone() },
         Policy { within: "1d".parse().unwrap(), ..strict.clone() },
         Policy { within: "1min".parse().unwrap(), unproven_grace: "1d".parse().unwrap(), ..strict.clone() },
-        // Two steps that disagree on what is proven are one policy after another; the strictest one here.
+        // Under this one, what the others call proven is not.
         Policy { daily: Count::from(1), min_evidence: Level::Restored, ..strict },
     ]
 }
