@@ -86,7 +86,7 @@ fn hint_of(kind: Kind, status: u16, code: &str, region: Option<&str>) -> Option<
             "the bucket is in another region or at another endpoint: set --s3-region or --s3-endpoint"
         }
         // Older stores refuse the checksums of newer SDKs, each with words of its own.
-        (Kind::Unsupported, ..) | (_, 400, "" | "InvalidRequest" | "InvalidArgument") => {
+        (Kind::Unsupported, ..) | (_, 400, "" | "InvalidRequest") => {
             "if the store does not know newer checksums, set --s3-checksums when-required (or AWS_REQUEST_CHECKSUM_CALCULATION=when_required)"
         }
         (Kind::Unavailable, ..) => {

@@ -19,6 +19,8 @@ pub struct NodeOptions {
     pub address: String,
     /// Its host name, which names it too.
     pub hostname: String,
+    /// Whether it is a worker: it forwards nothing, and has no etcd.
+    pub is_worker: bool,
     /// Its database.
     pub backend: Backend,
     /// What it says about its member. With a real etcd only `is_learner` and `errors` count, and only when set.
@@ -49,7 +51,7 @@ impl NodeOptions {
             ..Default::default()
         };
         let hostname = format!("node-{}", address.replace(['.', ':'], "-"));
-        Self { address: address.to_owned(), hostname, backend, status, alarms: Vec::new() }
+        Self { address: address.to_owned(), hostname, is_worker: false, backend, status, alarms: Vec::new() }
     }
 }
 
@@ -151,6 +153,7 @@ impl State {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push((call, running.clone()));
         let note = EndNote(running.clone());
         let target = target::read(request.metadata())?;
+        self.forwards(&target)?;
         if let Target::One(name) = &target {
             self.node(name)?;
         }
@@ -159,11 +162,44 @@ impl State {
         if !allowed(method, &roles, self.version) {
             return Err(Status::permission_denied("not authorized"));
         }
+        self.has_etcd(method, &target)?;
         let refusal = self.faults().refusals.get(method).cloned();
         match refusal {
             Some(Refusal::Status(code, message)) => Err(Status::new(code, message)),
             Some(Refusal::Hang) => std::future::pending().await,
             None => Ok(Admitted { target, running, note, breaker }),
+        }
+    }
+
+    /// A worker has no client certificate to forward with, except to itself.
+    fn forwards(&self, target: &Target) -> Result<(), Status> {
+        let Some(here) = self.nodes.first().filter(|node| node.is_worker) else { return Ok(()) };
+        let elsewhere = |name: &String| here.address != *name && here.hostname != *name;
+        let refused = match target {
+            Target::Here => false,
+            Target::One(name) => elsewhere(name),
+            Target::Many(names) => names.iter().any(elsewhere),
+        };
+        if refused { Err(Status::permission_denied("no request forwarding")) } else { Ok(()) }
+    }
+
+    /// The gate of every call about etcd; the same code as for a call that an old node does not know.
+    fn has_etcd(&self, method: &str, target: &Target) -> Result<(), Status> {
+        let api = match method {
+            "EtcdSnapshot" => "etcd snapshot",
+            "EtcdStatus" => "etcd status",
+            "EtcdMemberList" => "member list",
+            "EtcdAlarmList" => "etcd alarm list",
+            _ => return Ok(()),
+        };
+        let node = match target {
+            Target::Here => self.nodes.first(),
+            Target::One(name) => self.node(name).ok(),
+            Target::Many(_) => None,
+        };
+        match node.is_some_and(|node| node.is_worker) {
+            true => Err(Status::unimplemented(format!("{api} is only available on control plane nodes"))),
+            false => Ok(()),
         }
     }
 

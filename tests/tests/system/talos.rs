@@ -334,3 +334,13 @@ async fn b15_an_endpoint_that_connects_but_gives_no_snapshot_is_passed_over() {
     eprintln!("{}", output.stderr);
     assert!(output.stderr.contains("none of the endpoints gave a snapshot: "), "{}", output.stderr);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_is_named_for_what_it_is() {
+    let nodes = vec![node("10.0.0.9", |node| node.is_worker = true), node("10.0.0.1", |_| {})];
+    let rig = Rig::of(EmulatorOptions::of_nodes(nodes)).await;
+    let said = fails(&rig, &[]).await.stderr;
+    assert!(said.contains("only available on control plane nodes"), "{said}");
+    let said = fails(&rig, &["--node", "10.0.0.1"]).await.stderr;
+    assert!(said.contains("no request forwarding") && said.contains("worker"), "{said}");
+}
