@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod bucket;
+mod container;
 mod crash;
 mod drop_in;
 mod judged;
