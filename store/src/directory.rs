@@ -2,6 +2,7 @@
 //!
 //! The order is: temporary file in the target's own folder, write, fsync, link to the final name, drop the temporary name,
 //! fsync the folder. A link fails if the name is taken, which a rename would not: create-only is enforced by the file system.
+//! A folder that is made on the way is synced into the one above, or a power cut could take it with all that is in it.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek, SeekFrom};
@@ -32,6 +33,7 @@ fn failed(doing: String, error: io::Error) -> StoreError {
         io::ErrorKind::AlreadyExists => StoreErrorKind::AlreadyExists,
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => StoreErrorKind::Denied,
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreErrorKind::Full,
+        io::ErrorKind::Unsupported => StoreErrorKind::Unsupported,
         _ => StoreErrorKind::Other,
     };
     let failure = StoreError::new(kind, doing).because(error);
@@ -54,7 +56,7 @@ impl Directory {
     pub(crate) async fn open(root: &Path) -> Result<Self, StoreError> {
         let root = root.to_owned();
         blocking(move || {
-            fs::create_dir_all(&root).map_err(|e| failed(format!("could not make {}", root.display()), e))?;
+            make_folders(&root).map_err(|e| failed(format!("could not make {}", root.display()), e))?;
             Ok(Self { root: Arc::new(root) })
         })
         .await
@@ -72,7 +74,7 @@ impl Directory {
     /// A temporary file beside `path`, and its name.
     fn temporary(path: &Path) -> io::Result<(File, PathBuf)> {
         let folder = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder)?;
+        make_folders(folder)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         loop {
             let temporary = folder.join(format!(".{name}.{:08x}{PART_SUFFIX}", rand::random::<u32>()));
@@ -85,17 +87,20 @@ impl Directory {
 
     /// Makes a finished temporary file visible, or fails if the name is taken. The temporary name is gone either way.
     fn publish(file: &File, temporary: &Path, path: &Path) -> io::Result<()> {
-        let published = file.sync_all().and_then(|()| fs::hard_link(temporary, path));
-        let removed = fs::remove_file(temporary);
+        let published = file.sync_all().and_then(|()| link(temporary, path));
+        if let Err(error) = fs::remove_file(temporary) {
+            // The object is what counts; the rest is found by who looks for unfinished uploads.
+            tracing::warn!(%error, temporary = %temporary.display(), "could not remove a temporary file");
+        }
         published?;
-        removed?;
         // Without this the name may be gone after a power cut although the bytes are there.
-        File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+        sync_folder(above(path))
     }
 
     fn walk(folder: &Path, visit: &mut impl FnMut(&Path, &fs::Metadata)) -> io::Result<()> {
         let entries = match fs::read_dir(folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            // Nothing lies below what is not there, nor below a file.
+            Err(error) if is_missing(&error) => return Ok(()),
             entries => entries?,
         };
         for entry in entries {
@@ -114,14 +119,65 @@ impl Directory {
         Ok(())
     }
 
-    /// Below which folder every key with this prefix lies.
-    fn folder_of(&self, prefix: &str) -> PathBuf {
+    /// Every file below the folder in which all keys with this prefix lie.
+    fn walk_below(&self, prefix: &str, visit: &mut impl FnMut(&Path, &fs::Metadata)) -> Result<(), StoreError> {
         let folders = prefix.rsplit_once('/').map_or("", |(folders, _)| folders);
-        match self.path(folders) {
-            Ok(path) => path,
-            Err(_) => self.root.to_path_buf(),
+        let folder = self.path(folders).unwrap_or_else(|_| self.root.to_path_buf());
+        let doing = || format!("could not list {}", folder.display());
+        // A disk that is not mounted any more has no backups, and must not look like one that never had any.
+        match fs::metadata(self.root.as_path()) {
+            Ok(_) => Self::walk(&folder, visit).map_err(|e| failed(doing(), e)),
+            Err(error) if is_missing(&error) => Err(StoreError::new(StoreErrorKind::NoSuchPlace, doing()).because(error)),
+            Err(error) => Err(failed(doing(), error)),
         }
     }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn above(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    match File::open(folder)?.sync_all() {
+        // Some file systems of networks have no such thing for folders, and say so.
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
+        synced => synced,
+    }
+}
+
+/// Makes a folder and those above it, each of which outlives a power cut.
+fn make_folders(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    make_folders(above(folder))?;
+    match fs::create_dir(folder) {
+        // Made by someone else meanwhile; or a file, which is not the object that was to be created.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match folder.is_dir() {
+            true => Ok(()),
+            false => Err(io::ErrorKind::NotADirectory.into()),
+        },
+        Err(error) => Err(error),
+        Ok(()) => sync_folder(above(folder)),
+    }
+}
+
+/// Gives a second name, which must be free. In a folder where a file could just be made, only the file system can forbid it.
+fn link(temporary: &Path, path: &Path) -> io::Result<()> {
+    fs::hard_link(temporary, path).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported => {
+            let why = format!("this file system has no hard links, without which an object could be replaced ({error})");
+            io::Error::new(io::ErrorKind::Unsupported, why)
+        }
+        _ => error,
+    })
 }
 
 fn object(key: String, metadata: &fs::Metadata) -> Object {
@@ -144,7 +200,7 @@ impl Driver for Directory {
         blocking(move || match fs::metadata(&path) {
             Ok(metadata) if metadata.is_file() => Ok(Some(object(key, &metadata))),
             Ok(_) => Ok(None),
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+            Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(failed(format!("could not look at {}", path.display()), error)),
         })
         .await
@@ -156,6 +212,10 @@ impl Driver for Directory {
         let opening = doing.clone();
         let file = blocking(move || {
             let mut file = File::open(&path).map_err(|e| failed(opening.clone(), e))?;
+            // A folder can be opened too, but is no object.
+            if file.metadata().map_err(|e| failed(opening.clone(), e))?.is_dir() {
+                return Err(failed(opening, io::ErrorKind::NotFound.into()));
+            }
             file.seek(SeekFrom::Start(from)).map_err(|e| failed(opening, e))?;
             Ok(file)
         })
@@ -173,16 +233,15 @@ impl Driver for Directory {
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<Object>, StoreError> {
-        let (root, folder, prefix) = (Arc::clone(&self.root), self.folder_of(prefix), prefix.to_owned());
+        let (directory, prefix) = (self.clone(), prefix.to_owned());
         blocking(move || {
             let mut objects = Vec::new();
-            let walked = Self::walk(&folder, &mut |path, metadata| {
-                let Some(key) = key_of(&root, path) else { return };
+            directory.walk_below(&prefix, &mut |path, metadata| {
+                let Some(key) = key_of(&directory.root, path) else { return };
                 if key.starts_with(&prefix) && !key.ends_with(PART_SUFFIX) {
                     objects.push(object(key, metadata));
                 }
-            });
-            walked.map_err(|e| failed(format!("could not list {}", folder.display()), e))?;
+            })?;
             objects.sort_by(|a, b| a.key.cmp(&b.key));
             Ok(objects)
         })
@@ -216,24 +275,27 @@ impl Driver for Directory {
 
     async fn remove(&self, key: &str) -> Result<bool, StoreError> {
         let path = self.path(key)?;
-        blocking(move || match fs::remove_file(&path) {
-            Ok(()) => Ok(true),
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
-            Err(error) => Err(failed(format!("could not remove {}", path.display()), error)),
+        blocking(move || {
+            let doing = || format!("could not remove {}", path.display());
+            match fs::remove_file(&path) {
+                // What is removed stays so: a manifest that a power cut brings back would name data that is gone.
+                Ok(()) => sync_folder(above(&path)).map(|()| true).map_err(|e| failed(doing(), e)),
+                Err(error) if is_missing(&error) || path.is_dir() => Ok(false),
+                Err(error) => Err(failed(doing(), error)),
+            }
         })
         .await
     }
 
     async fn open_uploads(&self, prefix: &str) -> Result<Vec<OpenUpload>, StoreError> {
-        let (root, folder, prefix) = (Arc::clone(&self.root), self.folder_of(prefix), prefix.to_owned());
+        let (directory, prefix) = (self.clone(), prefix.to_owned());
         blocking(move || {
             let mut uploads = Vec::new();
-            let walked = Self::walk(&folder, &mut |path, metadata| {
-                let Some(id) = key_of(&root, path) else { return };
+            directory.walk_below(&prefix, &mut |path, metadata| {
+                let Some(id) = key_of(&directory.root, path) else { return };
                 let Some(key) = key_of_temporary(&id).filter(|key| key.starts_with(&prefix)) else { return };
                 uploads.push(OpenUpload { key, id, begun: metadata.modified().ok().map(Into::into) });
-            });
-            walked.map_err(|e| failed(format!("could not list {}", folder.display()), e))?;
+            })?;
             Ok(uploads)
         })
         .await
@@ -242,6 +304,10 @@ impl Driver for Directory {
     async fn abort_open_upload(&self, upload: &OpenUpload) -> Result<(), StoreError> {
         if key_of_temporary(&upload.id).is_none() {
             return Err(StoreError::new(StoreErrorKind::Config, format!("{} is no temporary file of ours", upload.id)));
+        }
+        let below = upload.id.split('/').all(|segment| !matches!(segment, "" | "." | ".."));
+        if !below {
+            return Err(StoreError::new(StoreErrorKind::Config, format!("{} is not below here", upload.id)));
         }
         let path = self.root.join(&upload.id);
         blocking(move || remove_temporary(&path)).await
@@ -303,3 +369,6 @@ impl PartSink for FileUpload {
         blocking(move || remove_temporary(&temporary)).await
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -149,6 +149,8 @@ impl Upload {
         match self.finish().await {
             Ok(uploaded) => Ok(uploaded),
             Err(error) => {
+                // A part that arrives after the abort would be left behind on some stores.
+                self.running.shutdown().await;
                 // What went wrong is the news; that the store also refused to clean up is not.
                 if let Err(abort) = self.sink.abort().await {
                     tracing::warn!(key = self.key, error = %abort, "could not abort the upload");

@@ -5,6 +5,7 @@
 
 mod client;
 mod errors;
+mod listing;
 mod lock;
 mod options;
 mod trust;
@@ -20,7 +21,7 @@ use aws_sdk_s3::types::{EncodingType, ObjectLockLegalHoldStatus};
 use base64::Engine;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use futures::stream;
+use futures::{TryStreamExt, stream};
 
 pub use options::{Addressing, ChecksumMode, ObjectLock, ObjectLockMode, S3Options, ServerSideEncryption};
 
@@ -28,6 +29,7 @@ use crate::driver::{ByteStream, Created, Driver, Object, OpenUpload, PartSink};
 use crate::upload::md5_of;
 use crate::{StoreError, StoreErrorKind};
 use errors::failed;
+use listing::{Pages, key_below, plain};
 
 /// A bucket.
 #[derive(Debug)]
@@ -88,29 +90,6 @@ fn size(bytes: Option<i64>) -> u64 {
 fn base64_of(md5: &[u8; 16]) -> String {
     base64::engine::general_purpose::STANDARD.encode(md5)
 }
-
-/// Keys come percent-encoded, because XML cannot carry every character that a key can.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        let escaped = (first == b'%').then(|| tail.get(..2)).flatten().and_then(|two| std::str::from_utf8(two).ok());
-        match escaped.and_then(|two| u8::from_str_radix(two, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            None => {
-                bytes.push(if first == b'+' { b' ' } else { first });
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// More pages than any bucket of backups has; a store that never ends a listing must not keep us for ever.
-const LIST_PAGES_MAX: usize = 100_000;
 
 #[async_trait]
 impl Driver for S3 {
@@ -182,41 +161,38 @@ impl Driver for S3 {
 
     async fn list(&self, prefix: &str) -> Result<Vec<Object>, StoreError> {
         let doing = || format!("could not list {}", if prefix.is_empty() { "the bucket" } else { prefix });
+        let (mut pages, mut token) = (Pages::default(), None);
         let mut objects = Vec::new();
-        let mut token: Option<String> = None;
-        for _ in 0..LIST_PAGES_MAX {
+        loop {
             let request = self.client().list_objects_v2().bucket(self.bucket()).prefix(prefix);
-            let request = request.encoding_type(EncodingType::Url).set_continuation_token(token.clone());
+            let request = request.encoding_type(EncodingType::Url).set_continuation_token(token);
             let page = request.send().await.map_err(|error| self.shared.failed(doing(), error))?;
-            for object in page.contents() {
-                let Some(key) = object.key() else { continue };
-                objects.push(Object {
-                    key: decoded(key),
+            objects.extend(page.contents().iter().filter_map(|object| {
+                Some(Object {
+                    key: key_below(prefix, object.key()?, page.encoding_type())?,
                     bytes: size(object.size()),
                     modified: time(object.last_modified()),
                     etag: unquoted(object.e_tag()),
-                });
+                })
+            }));
+            if page.is_truncated() != Some(true) {
+                objects.sort_by(|a, b| a.key.cmp(&b.key));
+                return no_repeats(objects, doing());
             }
-            let next = page.next_continuation_token().map(str::to_owned);
-            match (page.is_truncated() == Some(true), next) {
-                (false, _) => {
-                    objects.sort_by(|a, b| a.key.cmp(&b.key));
-                    return no_repeats(objects, doing());
-                }
-                (true, Some(next)) if Some(&next) != token.as_ref() => token = Some(next),
-                (true, _) => return Err(repeated(doing())),
-            }
+            let next = pages.next(page.next_continuation_token().map(str::to_owned));
+            token = Some(next.ok_or_else(|| repeated(doing()))?);
         }
-        Err(repeated(doing()))
     }
 
     async fn create(&self, key: &str, bytes: Bytes) -> Result<Created, StoreError> {
+        // Some stores take the condition and forget it: a look first keeps them from replacing what was there before.
+        self.expect_nothing_at(key).await?;
         if self.create_once(key, &bytes, true).await? {
             return Ok(Created::Enforced);
         }
         // The store does not know the condition. A look first is all that is left; our names are unique by themselves.
         match self.stat(key).await? {
-            Some(_) => Err(StoreError::new(StoreErrorKind::AlreadyExists, format!("{key} exists already"))),
+            Some(_) => Err(exists(key)),
             None => self.create_once(key, &bytes, false).await.map(|_| Created::LookedFirst),
         }
     }
@@ -239,26 +215,23 @@ impl Driver for S3 {
 
     async fn open_uploads(&self, prefix: &str) -> Result<Vec<OpenUpload>, StoreError> {
         let doing = || format!("could not list the unfinished uploads below {prefix}");
+        let (mut pages, mut mark) = (Pages::default(), (None, None));
         let mut uploads = Vec::new();
-        let mut marker: (Option<String>, Option<String>) = (None, None);
-        for _ in 0..LIST_PAGES_MAX {
+        loop {
             let request = self.client().list_multipart_uploads().bucket(self.bucket()).prefix(prefix);
-            let request = request.set_key_marker(marker.0.clone()).set_upload_id_marker(marker.1.clone());
+            let request = request.encoding_type(EncodingType::Url).set_key_marker(mark.0).set_upload_id_marker(mark.1);
             let page = request.send().await.map_err(|error| self.shared.failed(doing(), error))?;
             uploads.extend(page.uploads().iter().filter_map(|upload| {
-                let (key, id) = (upload.key()?.to_owned(), upload.upload_id()?.to_owned());
-                Some(OpenUpload { key, id, begun: time(upload.initiated()) })
+                let key = key_below(prefix, upload.key()?, page.encoding_type())?;
+                Some(OpenUpload { key, id: upload.upload_id()?.to_owned(), begun: time(upload.initiated()) })
             }));
             if page.is_truncated() != Some(true) {
                 return Ok(uploads);
             }
-            let next = (page.next_key_marker().map(str::to_owned), page.next_upload_id_marker().map(str::to_owned));
-            if next == marker {
-                return Err(repeated(doing()));
-            }
-            marker = next;
+            let key = page.next_key_marker().map(|key| plain(key, page.encoding_type()));
+            let next = key.map(|key| (Some(key), page.next_upload_id_marker().map(str::to_owned)));
+            mark = pages.next(next).ok_or_else(|| repeated(doing()))?;
         }
-        Err(repeated(doing()))
     }
 
     async fn abort_open_upload(&self, upload: &OpenUpload) -> Result<(), StoreError> {
@@ -267,6 +240,18 @@ impl Driver for S3 {
 }
 
 impl S3 {
+    /// `AlreadyExists` if something is there. A look that is refused says nothing: without the permission to list, S3 says
+    /// 403 for what is not there, and an answer to HEAD has no reason. The put that follows is told one.
+    async fn expect_nothing_at(&self, key: &str) -> Result<(), StoreError> {
+        use StoreErrorKind::{Config, Denied, Other};
+        match self.stat(key).await {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) => Err(exists(key)),
+            Err(error) if matches!(error.kind(), Denied | Config | Other) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// False if the store does not know the condition.
     async fn create_once(&self, key: &str, bytes: &Bytes, conditional: bool) -> Result<bool, StoreError> {
         let options = &self.shared.options;
@@ -283,6 +268,7 @@ impl S3 {
         if conditional {
             request = request.if_none_match("*");
         }
+        let retries_before = self.retries();
         let Err(error) = request.send().await else {
             lock::ensure(&self.shared, key).await?;
             return Ok(true);
@@ -291,34 +277,31 @@ impl S3 {
         if conditional && status == Some(501) {
             return Ok(false);
         }
-        if matches!(status, Some(409 | 412)) {
-            return self.already_there(key, bytes, error).await;
+        if !matches!(status, Some(409 | 412)) {
+            return Err(self.shared.failed(format!("could not create {key}"), error));
         }
-        Err(self.shared.failed(format!("could not create {key}"), error))
+        // A put whose reply was lost is sent again, and then finds itself. One that was sent once found another's, even
+        // one of the same bytes.
+        if self.retries() != retries_before && self.has(key, bytes).await? {
+            lock::ensure(&self.shared, key).await?;
+            return Ok(true);
+        }
+        Err(exists(key).because(self.shared.failed(format!("the store refused to create {key}"), error)))
     }
 
-    /// A put whose reply was lost is sent again, and then finds itself.
-    async fn already_there<E>(
-        &self,
-        key: &str,
-        bytes: &Bytes,
-        error: aws_sdk_s3::error::SdkError<E>,
-    ) -> Result<bool, StoreError>
-    where
-        E: ProvideErrorMetadata + std::error::Error + 'static,
-    {
-        use futures::TryStreamExt;
-        if let Some(object) = self.stat(key).await?
-            && object.bytes == bytes.len() as u64
-        {
-            let found: Vec<Bytes> = self.read(key, 0).await?.try_collect().await?;
-            if found.concat() == bytes[..] {
-                return Ok(true);
-            }
+    /// Whether exactly these bytes are there.
+    async fn has(&self, key: &str, bytes: &Bytes) -> Result<bool, StoreError> {
+        match self.stat(key).await? {
+            Some(object) if object.bytes == bytes.len() as u64 => {}
+            _ => return Ok(false),
         }
-        let cause = self.shared.failed(format!("the store refused to create {key}"), error);
-        Err(StoreError::new(StoreErrorKind::AlreadyExists, format!("{key} exists already")).because(cause))
+        let found: Vec<Bytes> = self.read(key, 0).await?.try_collect().await?;
+        Ok(found.concat() == bytes[..])
     }
+}
+
+fn exists(key: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::AlreadyExists, format!("{key} exists already"))
 }
 
 fn repeated(doing: String) -> StoreError {
@@ -330,15 +313,5 @@ fn no_repeats(objects: Vec<Object>, doing: String) -> Result<Vec<Object>, StoreE
     match objects.windows(2).any(|two| two[0].key == two[1].key) {
         true => Err(repeated(doing)),
         false => Ok(objects),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_decoded_as_stores_encode_them() {
-        assert_eq!(decoded("a/b%2Fc%0Ad%2bx+y%zz%"), "a/b/c\nd+x y%zz%");
     }
 }

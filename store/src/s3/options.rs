@@ -99,6 +99,10 @@ fn config_error(doing: String, hint: &str) -> StoreError {
 }
 
 fn check_bucket(bucket: &str) -> Result<(), StoreError> {
+    if bucket.contains('@') {
+        // Not repeated: what stands before it may be a secret.
+        return Err(config_error("the bucket has an `@` in it".to_owned(), "it is a name alone; credentials go into the environment"));
+    }
     if let Some(rest) = bucket.strip_prefix("s3://") {
         let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let right = right_way(name, prefix);
@@ -126,14 +130,15 @@ fn right_way(name: &str, prefix: &str) -> String {
 /// With or without a trailing slash it is the same endpoint; with a path it would be another.
 fn normal_endpoint(endpoint: &str) -> Result<String, StoreError> {
     let hint = "an endpoint looks like https://s3.example.org:9000";
+    if endpoint.contains('@') {
+        // Not repeated, whatever else is wrong with it: what stands before the `@` may be a secret.
+        let hint = "credentials go into the environment; an endpoint looks like https://s3.example.org:9000";
+        return Err(config_error("the S3 endpoint has credentials in it".to_owned(), hint));
+    }
     let wrong = |why: &str| config_error(format!("S3 endpoint `{endpoint}` {why}"), hint);
     let url = Url::parse(endpoint).map_err(|_| wrong("is not a URL"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err(wrong("is not an http or https URL"));
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        // Not repeated: it may be a secret.
-        return Err(config_error("the S3 endpoint has credentials in it".to_owned(), hint));
     }
     if url.query().is_some() || url.fragment().is_some() {
         return Err(wrong("has a query in it"));
@@ -226,10 +231,23 @@ mod tests {
             let options = S3Options { endpoint: Some(endpoint.to_owned()), ..S3Options::new("b") };
             assert_eq!(options.validate().unwrap().endpoint.as_deref(), Some("https://s3.example.org"));
         }
-        for endpoint in ["s3.example.org", "ftp://x", "https://user:secret@x", "https://x/?a=b"] {
+        for endpoint in ["s3.example.org", "ftp://x", "https://x/?a=b"] {
             let options = S3Options { endpoint: Some(endpoint.to_owned()), ..S3Options::new("b") };
-            let error = options.validate().unwrap_err();
-            assert!(!error.to_string().contains("secret"), "{error}");
+            assert!(options.validate().is_err(), "{endpoint}");
+        }
+    }
+
+    #[test]
+    fn a_secret_that_stands_in_an_endpoint_or_a_bucket_is_never_repeated() {
+        for text in ["https://user:secret@x", "https://user:secret@", "ftp://user:secret@x", "user:secret@x:9000"] {
+            for options in [
+                S3Options { endpoint: Some(text.to_owned()), ..S3Options::new("b") },
+                S3Options::new(text),
+                S3Options::new(text.replace("https", "s3")),
+            ] {
+                let error = options.validate().unwrap_err();
+                assert!(!format!("{error} {error:?} {:?}", error.hint()).contains("secret"), "{error:?}");
+            }
         }
     }
 
