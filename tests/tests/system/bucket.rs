@@ -82,7 +82,7 @@ impl Bucket {
 }
 
 /// A snapshot of some 14 MiB that does not compress: three parts. `None` where there is no etcd to make it.
-async fn large() -> Option<Vec<u8>> {
+pub(super) async fn large() -> Option<Vec<u8>> {
     static LARGE: OnceCell<Option<Vec<u8>>> = OnceCell::const_new();
     let made = LARGE.get_or_init(|| async {
         match Etcd::start().await {

@@ -9,5 +9,6 @@ mod container;
 mod crash;
 mod drop_in;
 mod judged;
+mod kill;
 mod main_job;
 mod talos;
