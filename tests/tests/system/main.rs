@@ -11,4 +11,6 @@ mod drop_in;
 mod judged;
 mod kill;
 mod main_job;
+mod secrets;
 mod talos;
+mod together;
