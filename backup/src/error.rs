@@ -133,6 +133,14 @@ pub enum ReadBackError {
 }
 
 impl RunError {
+    /// A private key stands where none belongs; its text is not repeated.
+    pub fn private_key(place: impl std::fmt::Display) -> Self {
+        Self::Usage {
+            what: format!("{place} is a private key"),
+            hint: "no setting takes one; backups are sealed to public keys, given by --recipient".to_owned(),
+        }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         match self {

@@ -138,6 +138,7 @@ impl Config {
     /// # Errors
     /// The first setting that cannot be used.
     pub fn build(values: &Values, env: Env<'_>, now: DateTime<Utc>) -> Result<Self, RunError> {
+        refuse_private_keys(values)?;
         let notes = legacy_switches(env)?;
         let target = store::target(values, env, now)?;
         let recipients = recipients(values)?;
@@ -164,6 +165,14 @@ impl Config {
             read_back: !values.switch("no-read-back")?,
             notes,
         })
+    }
+}
+
+/// Names, prefixes and labels end up in the store for everyone to read. Recipients have an error of their own.
+fn refuse_private_keys(values: &Values) -> Result<(), RunError> {
+    match values.private_key_outside("recipient") {
+        Some(origin) => Err(RunError::private_key(origin)),
+        None => Ok(()),
     }
 }
 

@@ -376,6 +376,20 @@ fn a_private_key_where_a_public_one_belongs_is_refused_and_never_repeated() {
 }
 
 #[test]
+fn a_private_key_in_any_other_setting_is_refused_before_it_becomes_a_name_in_the_store() {
+    let age = "age-secret-key-1gfpyysjzgfpyysjzgfpyysjzgfpyysjzgfpyysjzgfpyysjzgfpq4egaex";
+    let pem = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaA==\n-----END OPENSSH PRIVATE KEY-----";
+    for secret in [age, pem] {
+        for flag in ["--prefix", "--label", "--cluster", "--recipients-file", "--talosconfig"] {
+            let text = Place::new().refused(&["--dir", "/d", "--recipient", KEY, &format!("{flag}={secret}")]);
+            assert!(text.starts_with(&format!("error: {flag} is a private key\n")), "{text}");
+        }
+    }
+    let rotated = ["--dir", "/d", "--recipient", KEY, "--label", "after the private key was rotated"];
+    assert!(Place::new().build(&rotated).is_ok());
+}
+
+#[test]
 fn the_file_is_the_lowest_layer_that_is_written_by_hand() {
     let place = Place::new().with(&[("BRONZENAIL_LEVEL", "5"), ("AGE_X25519_PUBLIC_KEY", KEY)]);
     let file = place.file("c.toml", "dir = \"/d\"\nlevel = 7\nworkers = 1\nno-read-back = true\n");

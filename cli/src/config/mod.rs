@@ -211,6 +211,12 @@ impl Values {
         items.map(|item| parse(&item.text).map_err(|why| item.wrong(&why))).collect()
     }
 
+    /// The place of the first private key in any setting but `other`.
+    pub fn private_key_outside(&self, other: &str) -> Option<&Origin> {
+        let items = self.0.iter().filter(|(name, _)| **name != other).flat_map(|(_, items)| items);
+        items.into_iter().find(|item| is_private_key(&item.text)).map(|item| &item.origin)
+    }
+
     /// Where a value came from.
     pub fn origin(&self, name: &str) -> Option<&Origin> {
         self.first(name).map(|item| &item.origin)
@@ -251,6 +257,12 @@ fn parse_switch(text: &str) -> Result<bool, String> {
         "false" | "0" | "no" | "off" => Ok(false),
         _ => Err(format!("`{text}` is neither true nor false")),
     }
+}
+
+/// Whether a private key stands in a text: the key itself, since a label may well speak of one.
+pub fn is_private_key(text: &str) -> bool {
+    let upper = text.to_ascii_uppercase();
+    upper.contains("AGE-SECRET-KEY-") || (upper.contains("-----BEGIN ") && upper.contains("PRIVATE KEY-----"))
 }
 
 /// No setting of ours is a secret, but people paste the wrong thing; and a URL may carry a password.

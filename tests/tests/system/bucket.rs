@@ -82,7 +82,7 @@ impl Bucket {
 }
 
 /// A snapshot of some 14 MiB that does not compress: three parts. `None` where there is no etcd to make it.
-async fn large() -> Option<Vec<u8>> {
+pub(super) async fn large() -> Option<Vec<u8>> {
     static LARGE: OnceCell<Option<Vec<u8>>> = OnceCell::const_new();
     let made = LARGE.get_or_init(|| async {
         match Etcd::start().await {
@@ -467,7 +467,7 @@ async fn secrets_are_in_no_output_at_the_highest_level() {
 }
 
 /// The private key of a talosconfig, as it stands there and as it is inside, in pieces that no other text contains.
-fn talos_key_pieces(talosconfig: &str) -> Vec<String> {
+pub(super) fn talos_key_pieces(talosconfig: &str) -> Vec<String> {
     use base64::Engine;
     let line = talosconfig.lines().find(|line| line.trim_start().starts_with("key:")).unwrap();
     let encoded = line.split_once(':').unwrap().1.trim().trim_matches('"');

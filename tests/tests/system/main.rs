@@ -9,5 +9,8 @@ mod container;
 mod crash;
 mod drop_in;
 mod judged;
+mod kill;
 mod main_job;
+mod secrets;
 mod talos;
+mod together;
