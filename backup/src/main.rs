@@ -10,6 +10,7 @@ use bronzenail_backup::error::RunError;
 use bronzenail_backup::outcome::{Outcome, failure_json, failure_line};
 use bronzenail_backup::run::{self, Interrupt};
 use bronzenail_backup::settings::SETTINGS;
+use bronzenail_cli::config::is_private_key;
 use bronzenail_cli::progress::Progress;
 use bronzenail_cli::{Exit, Values, log, output, termination};
 use chrono::Utc;
@@ -18,6 +19,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 fn main() -> ExitCode {
     let arguments = match arguments::parse(std::env::args_os()) {
         Ok(arguments) => arguments,
+        Err(error) if is_private_key(&error.render().to_string()) => {
+            // A key in PEM begins with dashes, so that clap takes it for a flag, and repeats flags that it does not know.
+            let error = RunError::private_key("an argument");
+            tell_failure(&error, &Talk::default());
+            return error.exit().into();
+        }
         Err(error) => {
             let _ = error.print();
             // clap's own code for an error is 2, and help is none.

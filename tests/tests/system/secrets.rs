@@ -156,6 +156,27 @@ async fn a_private_key_in_a_wrong_place_is_never_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_private_key_among_the_arguments_is_never_repeated() {
+    let talkative = Talkative::new().await;
+    let age = rig::read(&talkative.rig.identity_file).unwrap().trim().to_owned();
+    let body = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQ";
+    let pem = format!("-----BEGIN OPENSSH PRIVATE KEY-----\n{body}\n-----END OPENSSH PRIVATE KEY-----\n");
+    let secrets = [age["AGE-SECRET-KEY-".len()..].to_owned(), body.to_owned()];
+    let program = || Program::backup().unwrap().arg("run").arg("--dir").arg(talkative.rig.path("store"));
+    for key in [&age, &pem] {
+        for arguments in [vec!["--recipient", key], vec![key.as_str()], vec!["--log", key], vec!["--quiet", key]] {
+            let output = program().args(arguments).run().await.unwrap();
+            assert_silent(output.assert_code(2), &secrets);
+            assert!(output.stderr.contains("private key"), "{output:#?}");
+        }
+        let output = program().arg(format!("--recipient={key}")).run().await.unwrap();
+        assert_silent(output.assert_code(2), &secrets);
+        let output = Program::backup().unwrap().arg(key).run().await.unwrap();
+        assert_silent(output.assert_code(2), &secrets);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn credentials_that_do_not_work_are_never_repeated() {
     let talkative = Talkative::new().await;
     let keys = S3Keys::fresh();
