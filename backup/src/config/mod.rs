@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use bronzenail_cli::config::is_private_key;
 use bronzenail_cli::log::{Format, Level};
 use bronzenail_cli::{ConfigError, Values, termination};
 use bronzenail_format::seal::{LEVEL_DEFAULT, LEVEL_MAX, LEVEL_MIN};
@@ -118,6 +119,8 @@ impl Default for Talk {
 /// A file, key or variable that cannot be used.
 pub fn values(arguments: &Arguments, env: Env<'_>) -> Result<Values, RunError> {
     let file = match &arguments.config {
+        // A path that cannot be read is repeated in the error; a key must not be.
+        Some(path) if is_private_key(path) => return Err(RunError::private_key("--config (or BRONZENAIL_CONFIG)")),
         Some(path) => Some((path.as_str(), read("the configuration", path)?)),
         None => None,
     };

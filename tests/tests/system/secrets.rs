@@ -169,8 +169,14 @@ async fn a_private_key_among_the_arguments_is_never_repeated() {
             assert_silent(output.assert_code(2), &secrets);
             assert!(output.stderr.contains("private key"), "{output:#?}");
         }
-        let output = program().arg(format!("--recipient={key}")).run().await.unwrap();
-        assert_silent(output.assert_code(2), &secrets);
+        for flag in ["recipient", "config", "recipients-file", "talosconfig"] {
+            let output = program().arg(format!("--{flag}={key}")).run().await.unwrap();
+            assert_silent(output.assert_code(2), &secrets);
+        }
+        for arguments in [vec!["run", "--dir", "store"], vec!["run", "--help"]] {
+            let output = Program::backup().unwrap().args(arguments).env("BRONZENAIL_CONFIG", key).run().await.unwrap();
+            assert_silent(output.assert_code(2), &secrets);
+        }
         let output = Program::backup().unwrap().arg(key).run().await.unwrap();
         assert_silent(output.assert_code(2), &secrets);
     }
