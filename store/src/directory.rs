@@ -127,7 +127,9 @@ impl Directory {
         // A disk that is not mounted any more has no backups, and must not look like one that never had any.
         match fs::metadata(self.root.as_path()) {
             Ok(_) => Self::walk(&folder, visit).map_err(|e| failed(doing(), e)),
-            Err(error) if is_missing(&error) => Err(StoreError::new(StoreErrorKind::NoSuchPlace, doing()).because(error)),
+            Err(error) if is_missing(&error) => {
+                Err(StoreError::new(StoreErrorKind::NoSuchPlace, doing()).because(error))
+            }
             Err(error) => Err(failed(doing(), error)),
         }
     }
@@ -173,7 +175,8 @@ fn make_folders(folder: &Path) -> io::Result<()> {
 fn link(temporary: &Path, path: &Path) -> io::Result<()> {
     fs::hard_link(temporary, path).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported => {
-            let why = format!("this file system has no hard links, without which an object could be replaced ({error})");
+            let why =
+                format!("this file system has no hard links, without which an object could be replaced ({error})");
             io::Error::new(io::ErrorKind::Unsupported, why)
         }
         _ => error,

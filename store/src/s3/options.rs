@@ -101,7 +101,10 @@ fn config_error(doing: String, hint: &str) -> StoreError {
 fn check_bucket(bucket: &str) -> Result<(), StoreError> {
     if bucket.contains('@') {
         // Not repeated: what stands before it may be a secret.
-        return Err(config_error("the bucket has an `@` in it".to_owned(), "it is a name alone; credentials go into the environment"));
+        return Err(config_error(
+            "the bucket has an `@` in it".to_owned(),
+            "it is a name alone; credentials go into the environment",
+        ));
     }
     if let Some(rest) = bucket.strip_prefix("s3://") {
         let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
