@@ -103,8 +103,8 @@ async fn measure(file: &Path, program: &Program, rounds: u32, folder: &Path) -> 
         "bronzenail-backup, no read-back",
         "the same, inline zstd",
         "bronzenail-backup",
-        "stream | zstd -T0 | age",
-        "stream to a file, then zstd, then age",
+        "a shell pipe of zstd -T0 and age",
+        "a temporary file, then zstd, then age",
     ];
     let mut seconds: [Vec<f64>; 6] = Default::default();
     let mut peaks = [0u64; 6];

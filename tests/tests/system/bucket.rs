@@ -550,3 +550,28 @@ async fn b45_a_proxy_carries_the_store_and_never_talos() {
     let bypassed = program.clone().env("NO_PROXY", "store.invalid").run().await.unwrap();
     bypassed.assert_code(1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b46_credentials_of_a_profile_and_of_a_process_are_taken() {
+    let bucket = Bucket::small().await;
+    let without = || {
+        bucket
+            .rig
+            .backup()
+            .args(["--bucket", BUCKET, "--s3-endpoint", &bucket.front.endpoint()])
+            .env("PATH", std::env::var("PATH").unwrap())
+    };
+    let (access, secret) = (&bucket.keys.access_key, &bucket.keys.secret_key);
+    let credentials = bucket.rig.path("credentials");
+    std::fs::write(&credentials, format!("[night]\naws_access_key_id = {access}\naws_secret_access_key = {secret}\n"))
+        .unwrap();
+    let profile = without().env("AWS_SHARED_CREDENTIALS_FILE", &credentials).env("AWS_PROFILE", "night");
+    profile.run().await.unwrap().assert_code(0);
+
+    let script = bucket.rig.path("hand-out");
+    let document = serde_json::json!({ "Version": 1, "AccessKeyId": access, "SecretAccessKey": secret });
+    std::fs::write(&script, format!("echo '{document}'\n")).unwrap();
+    let config = bucket.rig.path("config");
+    std::fs::write(&config, format!("[default]\ncredential_process = sh {}\n", script.display())).unwrap();
+    without().env("AWS_CONFIG_FILE", &config).run().await.unwrap().assert_code(0);
+}

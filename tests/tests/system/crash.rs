@@ -31,7 +31,7 @@ fn points() -> Vec<Point> {
 
 /// Waits for the point; ends too when the program does.
 async fn reach(point: Point, rig: &Rig, calls_before: usize, running: &Running, told: &Path) {
-    for _ in 0..3_000 {
+    for _ in 0..15_000 {
         let reached = match point {
             Point::Bytes(bytes) => {
                 let calls = rig.emulator.calls();
