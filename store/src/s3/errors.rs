@@ -1,5 +1,6 @@
 //! From the SDK's errors to ours: code, message and causes, never the request.
 
+use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 
 use super::options::S3Options;
@@ -22,7 +23,8 @@ where
             refused(doing, status.unwrap_or(0), &code, message, region.as_deref())
         }
         SdkError::TimeoutError(_) => StoreError::new(Kind::Stalled, doing).because(Cause::texts_of(&error)),
-        SdkError::DispatchFailure(_) if chain(&error).contains("no credentials found") => not_sent(doing, &error),
+        // Not the store's network: nothing was sent to it.
+        SdkError::DispatchFailure(_) if is_about_credentials(&error) => not_sent(doing, &error),
         SdkError::DispatchFailure(failure) => {
             let kind = if stalled(&error) || failure.is_timeout() { Kind::Stalled } else { Kind::Network };
             let failure = StoreError::new(kind, doing).because(Cause::texts_of(&error));
@@ -132,6 +134,10 @@ fn not_sent(doing: String, error: &(dyn std::error::Error + 'static)) -> StoreEr
         StoreError::new(Kind::Other, doing)
     };
     failure.because(Cause::texts_of(error))
+}
+
+fn is_about_credentials(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source()).any(|error| error.is::<CredentialsError>())
 }
 
 fn stalled(error: &(dyn std::error::Error + 'static)) -> bool {

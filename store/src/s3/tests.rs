@@ -4,6 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use aws_credential_types::Credentials;
+use aws_credential_types::provider::error::CredentialsError;
+use aws_credential_types::provider::{ProvideCredentials, future};
 use aws_sdk_s3::config::retry::RetryConfig;
 use aws_sdk_s3::config::{Region, RequestChecksumCalculation, ResponseChecksumValidation};
 use aws_smithy_async::rt::sleep::TokioSleep;
@@ -219,6 +221,38 @@ fn short_reply() -> Arc<Shared> {
     let connector = SharedHttpConnector::new(Short);
     let config = old.client.config().to_builder().http_client(http_client_fn(move |_, _| connector.clone())).build();
     Arc::new(Shared { client: aws_sdk_s3::Client::from_conf(config), options: old.options.clone() })
+}
+
+/// The chain of credentials ends in errors of its own: none was found, or a source that was found failed.
+#[derive(Debug)]
+struct NoCredentials(fn() -> CredentialsError);
+
+impl ProvideCredentials for NoCredentials {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        future::ProvideCredentials::ready(Err((self.0)()))
+    }
+}
+
+#[tokio::test]
+async fn b46_credentials_that_cannot_be_had_are_not_called_a_broken_network() {
+    let failures: [fn() -> CredentialsError; 2] = [
+        || CredentialsError::not_loaded("no providers in chain provided credentials"),
+        || CredentialsError::provider_error("request forbidden: IMDS is disabled"),
+    ];
+    for failure in failures {
+        let mut rig = rig(|_| THERE);
+        let old = &rig.s3.shared;
+        let config = old.client.config().to_builder().credentials_provider(NoCredentials(failure)).build();
+        let client = aws_sdk_s3::Client::from_conf(config);
+        rig.s3.shared = Arc::new(Shared { client, options: old.options.clone() });
+        let error = rig.s3.list("").await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Denied, "{error:?}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("AWS_WEB_IDENTITY_TOKEN_FILE")), "{error:?}");
+        assert!(rig.asked().is_empty(), "nothing is sent without them");
+    }
 }
 
 #[tokio::test]
