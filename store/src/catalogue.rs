@@ -103,7 +103,7 @@ pub async fn read(store: &Read, prefix: &Prefix, cluster: Option<&ClusterName>) 
         match parse_key(prefix, &object.key) {
             ParsedKey::Data(id) => drop(data.insert(id, object)),
             ParsedKey::Manifest(id) => manifests.push((id, object.key)),
-            ParsedKey::Evidence { .. } => evidence.push(object.key),
+            ParsedKey::Evidence { id, .. } => evidence.push((id, object.key)),
             ParsedKey::TalosBackup(named) => catalogue.talos_backups.push((named, object)),
             ParsedKey::Stranger => catalogue.strangers.push(object),
         }
@@ -160,14 +160,21 @@ async fn fetch_manifests(store: &Read, keys: Vec<(BackupId, String)>) -> Result<
         .await
 }
 
-async fn fetch_evidence(store: &Read, keys: Vec<String>) -> Result<BTreeMap<BackupId, Vec<Evidence>>, StoreError> {
-    let fetches = keys.into_iter().map(|key| async move { fetch_small(store, &key).await });
-    let found: Vec<_> = stream::iter(fetches).buffer_unordered(FETCHES_MAX).try_collect().await?;
+async fn fetch_evidence(
+    store: &Read,
+    keys: Vec<(BackupId, String)>,
+) -> Result<BTreeMap<BackupId, Vec<Evidence>>, StoreError> {
+    let fetches = keys.into_iter().map(|(id, key)| async move { Ok((id, fetch_small(store, &key).await?)) });
+    // In the order of keys, which is that of time.
+    let found: Vec<_> = stream::iter(fetches).buffered(FETCHES_MAX).try_collect().await?;
     let mut by_id: BTreeMap<BackupId, Vec<Evidence>> = BTreeMap::new();
-    // Evidence that cannot be read proves nothing, and takes nothing away either.
-    for json in found.into_iter().flatten().flatten() {
-        if let Ok((id, evidence)) = Evidence::from_json(&json) {
-            by_id.entry(id).or_default().push(evidence);
+    for (id, json) in found {
+        // Evidence that cannot be read, or is about another backup than its name says, proves nothing, and takes nothing
+        // away either.
+        let Some(Ok(json)) = json else { continue };
+        match Evidence::from_json(&json) {
+            Ok((about, evidence)) if about == id => by_id.entry(id).or_default().push(evidence),
+            _ => tracing::debug!(backup = %id, "evidence that proves nothing is passed over"),
         }
     }
     Ok(by_id)
@@ -182,3 +189,6 @@ async fn fetch_small(store: &Read, key: &str) -> Result<Option<Result<bytes::Byt
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ use crate::{Store, StoreErrorKind, UploadOptions};
 pub async fn run_all(store: &Store, folder: &str) {
     create_never_replaces(store, &format!("{folder}/create")).await;
     create_has_one_winner(store, &format!("{folder}/race")).await;
+    odd_keys_are_kept_as_they_are(store, &format!("{folder}/odd")).await;
     uploads_show_only_when_complete(store, &format!("{folder}/upload")).await;
     aborted_uploads_leave_nothing(store, &format!("{folder}/abort")).await;
     uploads_keep_every_byte(store, &format!("{folder}/bytes")).await;
@@ -48,6 +49,9 @@ async fn create_never_replaces(store: &Store, folder: &str) {
     let again = store.append().create(&key, Bytes::from_static(b"second")).await;
     assert_eq!(again.expect_err("create must not replace").kind(), StoreErrorKind::AlreadyExists);
     assert_eq!(whole(store, &key, 0).await, b"first");
+    // Not even by the same bytes: who is told that it created, did.
+    let same = store.append().create(&key, Bytes::from_static(b"first")).await;
+    assert_eq!(same.expect_err("the same bytes are another object").kind(), StoreErrorKind::AlreadyExists);
 }
 
 async fn create_has_one_winner(store: &Store, folder: &str) {
@@ -149,6 +153,37 @@ async fn listings_are_whole_sorted_and_exact(store: &Store, folder: &str) {
     let found: Vec<&str> = listed.iter().map(|object| object.key.as_str()).collect();
     assert!(found == keys.iter().map(String::as_str).collect::<Vec<_>>(), "a listing is whole, exact and sorted");
     assert_eq!(ok("list", store.reader().list(&format!("{folder}/")).await).len(), keys.len() + neighbours.len());
+}
+
+/// Keys of strangers, above all: a catalogue must see them as they are, and a sweep must find them again.
+async fn odd_keys_are_kept_as_they_are(store: &Store, folder: &str) {
+    let odd =
+        ["a b", "a\nb", "a\tb", "a+b", "a%2Fb", "a%b", "a=b&c", "a<b>", "a\"b'c", "a?b#c", "\u{e4}\u{1f512}", "x,y"];
+    for name in odd {
+        let (key, unfinished) = (format!("{folder}/done/{name}"), format!("{folder}/open/{name}"));
+        create_x(store, &key).await;
+        assert_eq!(whole(store, &key, 0).await, b"x", "{name:?}");
+        // Dropped and neither completed nor aborted.
+        drop(ok("upload", store.append().upload(&unfinished, options()).await));
+    }
+    let sorted = |below: &str| {
+        let mut keys: Vec<String> = odd.iter().map(|name| format!("{folder}/{below}/{name}")).collect();
+        keys.sort();
+        keys
+    };
+    let listed = ok("list", store.reader().list(&format!("{folder}/")).await);
+    assert_eq!(listed.into_iter().map(|object| object.key).collect::<Vec<_>>(), sorted("done"));
+    let open = ok("open uploads", store.remover().open_uploads(&format!("{folder}/")).await);
+    for upload in &open {
+        ok("abort", store.remover().abort_open_upload(upload).await);
+    }
+    let mut found: Vec<String> = open.into_iter().map(|upload| upload.key).collect();
+    found.sort();
+    assert_eq!(found, sorted("open"));
+    assert!(ok("open uploads", store.remover().open_uploads(&format!("{folder}/")).await).is_empty());
+    for key in sorted("done") {
+        assert!(ok("remove", store.remover().remove(&key).await), "{key:?}");
+    }
 }
 
 async fn removing_twice_is_no_error(store: &Store, folder: &str) {

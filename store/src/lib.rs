@@ -14,6 +14,8 @@ pub mod upload;
 
 mod directory;
 mod driver;
+#[cfg(test)]
+mod faulty;
 mod memory;
 mod views;
 

@@ -282,3 +282,6 @@ pub(crate) fn md5_of(bytes: &Bytes) -> [u8; 16] {
 pub(crate) fn hex(digest: &[u8; 16]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,6 +51,11 @@ impl Store {
         Self(Arc::new(Memory::default()))
     }
 
+    #[cfg(test)]
+    pub(crate) fn over(driver: impl Driver + 'static) -> Self {
+        Self(Arc::new(driver))
+    }
+
     /// What to call it in messages.
     pub fn place(&self) -> String {
         self.0.place()

@@ -1,5 +1,6 @@
 //! From the SDK's errors to ours: code, message and causes, never the request.
 
+use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 
 use super::options::S3Options;
@@ -22,11 +23,15 @@ where
             refused(doing, status.unwrap_or(0), &code, message, region.as_deref())
         }
         SdkError::TimeoutError(_) => StoreError::new(Kind::Stalled, doing).because(Cause::texts_of(&error)),
-        SdkError::DispatchFailure(_) if chain(&error).contains("no credentials found") => not_sent(doing, &error),
+        // Not the store's network: nothing was sent to it.
+        SdkError::DispatchFailure(_) if is_about_credentials(&error) => not_sent(doing, &error),
         SdkError::DispatchFailure(failure) => {
             let kind = if stalled(&error) || failure.is_timeout() { Kind::Stalled } else { Kind::Network };
             let failure = StoreError::new(kind, doing).because(Cause::texts_of(&error));
             unreachable(failure, &error, options)
+        }
+        SdkError::ResponseError(_) if stalled(&error) => {
+            StoreError::new(Kind::Stalled, doing).because(Cause::texts_of(&error))
         }
         SdkError::ResponseError(_) => {
             StoreError::new(Kind::Unavailable, doing).because(Cause::text("the store's reply cannot be understood"))
@@ -43,7 +48,8 @@ pub(super) fn body_failed(doing: String, error: &(dyn std::error::Error + 'stati
 
 fn refused(doing: String, status: u16, code: &str, message: &str, region: Option<&str>) -> StoreError {
     let kind = kind_of(status, code);
-    let cause = match (code, message) {
+    let (code, message) = (&printable(code), &printable(message));
+    let cause = match (code.as_str(), message.as_str()) {
         ("", "") => format!("the store answered {status}"),
         ("", message) => format!("the store answered {status}: {message}"),
         (code, "") => format!("the store answered {status} {code}"),
@@ -130,12 +136,22 @@ fn not_sent(doing: String, error: &(dyn std::error::Error + 'static)) -> StoreEr
     failure.because(Cause::texts_of(error))
 }
 
+fn is_about_credentials(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source()).any(|error| error.is::<CredentialsError>())
+}
+
 fn stalled(error: &(dyn std::error::Error + 'static)) -> bool {
     std::iter::successors(Some(error), |error| error.source()).any(|error| error.is::<NoProgress>())
 }
 
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     std::iter::successors(Some(error), |error| error.source()).map(|error| format!("{error}\n")).collect()
+}
+
+/// What a store says goes to a terminal and into logs: one line of a bounded length, without control characters.
+fn printable(text: &str) -> String {
+    const CHARS_MAX: usize = 500;
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(CHARS_MAX).collect()
 }
 
 fn between(body: &[u8], from: &str, to: &str) -> Option<String> {
@@ -146,4 +162,61 @@ fn between(body: &[u8], from: &str, to: &str) -> Option<String> {
     let name = &text[start..end];
     let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     (plain && !name.is_empty() && name.len() < 64).then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+
+    fn said(status: u16, code: &str, message: &str, region: Option<&str>) -> (Kind, String, String) {
+        let error = refused("could not do it".to_owned(), status, code, message, region);
+        let cause = error.source().map(ToString::to_string).unwrap_or_default();
+        (error.kind(), cause, error.hint().unwrap_or_default().to_owned())
+    }
+
+    #[test]
+    fn every_refusal_has_its_kind_and_a_hint_that_helps() {
+        let table = [
+            (404, "NoSuchBucket", Kind::NoSuchPlace, "make the bucket first"),
+            (403, "InvalidAccessKeyId", Kind::Denied, "does not know the access key"),
+            (403, "SignatureDoesNotMatch", Kind::Denied, "secret key is wrong"),
+            (400, "ExpiredToken", Kind::Denied, "session token has expired"),
+            (403, "", Kind::Denied, "docs/permissions"),
+            (301, "PermanentRedirect", Kind::Config, "--s3-region"),
+            (400, "XAmzContentSHA256Mismatch", Kind::Unsupported, "AWS_REQUEST_CHECKSUM_CALCULATION=when_required"),
+            (501, "NotImplemented", Kind::Unsupported, "AWS_REQUEST_CHECKSUM_CALCULATION=when_required"),
+            (400, "", Kind::Other, "AWS_REQUEST_CHECKSUM_CALCULATION=when_required"),
+            (503, "SlowDown", Kind::Unavailable, "overloaded"),
+            (429, "", Kind::Unavailable, "overloaded"),
+            (400, "BadDigest", Kind::Damaged, ""),
+            (412, "PreconditionFailed", Kind::AlreadyExists, ""),
+        ];
+        for (status, code, kind, hint) in table {
+            let (found, cause, hinted) = said(status, code, "", None);
+            assert_eq!(found, kind, "{status} {code}");
+            assert!(hinted.contains(hint) && hinted.is_empty() == hint.is_empty(), "{status} {code}: {hinted}");
+            assert_eq!(cause, format!("the store answered {status} {code}").trim_end());
+        }
+    }
+
+    #[test]
+    fn b41_the_hint_has_the_region_that_the_store_named() {
+        let body = b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-nl-1</Region></Error>";
+        let region = between(body, "<Region>", "</Region>");
+        let (kind, _, hint) = said(400, "AuthorizationHeaderMalformed", "", region.as_deref());
+        assert_eq!(kind, Kind::Config);
+        assert!(hint.contains("--s3-region eu-nl-1"), "{hint}");
+        for odd in [&b"<Region></Region>"[..], b"<Region>\x1b[31m</Region>", b"<Region>x", b"\xff", b""] {
+            assert_eq!(between(odd, "<Region>", "</Region>"), None);
+        }
+    }
+
+    #[test]
+    fn what_a_store_says_is_one_line_of_bounded_length_without_control_characters() {
+        let (_, cause, _) = said(400, "Odd\x1b[2J", &format!("first\nsecond{}", "x".repeat(100_000)), None);
+        assert!(cause.starts_with("the store answered 400 Odd [2J: first second"), "{cause}");
+        assert!(cause.len() < 1_000 && !cause.contains(char::is_control));
+    }
 }

@@ -3,7 +3,8 @@
 //! The SDK's own protections measure throughput, and kill an upload whose source pauses or a completion over which the store
 //! thinks. Here an attempt ends only when no byte moved for a while: `idle` while the request is handed over or the reply
 //! comes in, `reply` between the two, because the last part of a request lies in the kernel's buffers, however slowly they
-//! drain, and because a store may take minutes to put an object together. The SDK retries an attempt that ended so.
+//! drain, and because a store may take minutes to put an object together. Some say 200 first and think afterwards, so the
+//! body of a reply to POST, which is what completes an upload, has `reply` too. The SDK retries an attempt that ended so.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,11 +55,12 @@ impl<C: HttpConnector> HttpConnector for Watched<C> {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         self.count_retry(&request);
         let limits = self.limits;
+        let body_limit = if request.method() == "POST" { limits.reply } else { limits.idle };
         let activity = Arc::new(Activity::new());
         let sent = self.inner.call(with_watched_body(request, &activity));
         HttpConnectorFuture::new(async move {
             tokio::select! {
-                response = sent => response.map(|response| response.map(|body| watched_reply(body, limits.idle))),
+                response = sent => response.map(|response| response.map(|body| watched_reply(body, body_limit))),
                 stalled = activity.stalled(limits) => Err(ConnectorError::timeout(Box::new(stalled))),
             }
         })
@@ -99,7 +101,9 @@ impl Activity {
             if last.elapsed() >= limit {
                 return NoProgress(limit);
             }
-            sleep_until(last + limit).await;
+            // Not longer than the shorter limit at a time: which of the two counts can change meanwhile.
+            let look_again = Instant::now() + limits.idle.min(limits.reply).max(Duration::from_millis(1));
+            sleep_until(look_again.min(last + limit)).await;
         }
     }
 }
@@ -200,3 +204,6 @@ impl Body for Incoming {
         self.inner.is_end_stream()
     }
 }
+
+#[cfg(test)]
+mod tests;
