@@ -1,6 +1,6 @@
 //! Logging to standard error.
 //!
-//! Invariant: whatever the level, only our own crates may speak above `warn`. The traces of the SDK and of the HTTP stack
+//! Invariant: whatever the level, only our own crates may speak above `error`. The traces of the SDK and of the HTTP stack
 //! carry headers, and with them session tokens and signatures. `RUST_LOG` is not read for the same reason.
 
 pub(crate) mod json;
@@ -34,7 +34,7 @@ impl FromStr for Level {
 }
 
 fn targets(level: Level) -> Targets {
-    Targets::new().with_default(level.0.min(LevelFilter::WARN)).with_target("bronzenail", level.0)
+    Targets::new().with_default(level.0.min(LevelFilter::ERROR)).with_target("bronzenail", level.0)
 }
 
 /// How it is told.
@@ -77,16 +77,16 @@ mod tests {
     use tracing::Level as L;
 
     #[test]
-    fn at_no_level_do_dependencies_speak_above_warn() {
+    fn at_no_level_do_dependencies_speak_above_error() {
         for level in ["error", "warn", "info", "debug", "trace"] {
             let targets = targets(level.parse().unwrap());
             for target in ["aws_sdk_s3", "aws_config", "hyper_util", "h2", "tonic", "rustls", "reqwest"] {
-                assert!(!targets.would_enable(target, &L::INFO), "{target} at {level}");
+                assert!(!targets.would_enable(target, &L::WARN), "{target} at {level}");
             }
         }
         let targets = targets("trace".parse().unwrap());
         assert!(targets.would_enable("bronzenail_store::s3", &L::TRACE));
-        assert!(targets.would_enable("aws_config", &L::WARN));
+        assert!(targets.would_enable("aws_config", &L::ERROR));
         assert!("loud".parse::<Level>().is_err());
     }
 }

@@ -97,6 +97,11 @@ impl Cause {
     pub(crate) fn texts_of(error: &dyn Error) -> Self {
         // One line a cause, whatever the layers below think of.
         let text = error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" ");
+        // A credential process may write anything, the secret included, and the SDK repeats it whole.
+        let text = match text.split_once("Stderr:") {
+            Some((before, _)) => format!("{before}What it wrote is not repeated here"),
+            None => text,
+        };
         let mut below = error.source();
         // Layers that only repeat what the one above said add nothing.
         while below.is_some_and(|cause| text.contains(&cause.to_string())) {
